@@ -36,5 +36,5 @@ impl MachineFactory for CpuTables {
 }
 
 fn main() -> ExitCode {
-    vidmm_cli::main(&CpuTables)
+    vidmm_cli::main(&CpuTables, &[])
 }

@@ -25,5 +25,5 @@ impl MachineFactory for NoCompression {
 }
 
 fn main() -> ExitCode {
-    vidmm_cli::main(&NoCompression)
+    vidmm_cli::main(&NoCompression, &[])
 }

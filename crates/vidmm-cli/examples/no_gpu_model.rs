@@ -51,5 +51,5 @@ impl MachineFactory for NoGpuModel {
 }
 
 fn main() -> ExitCode {
-    vidmm_cli::main(&NoGpuModel)
+    vidmm_cli::main(&NoGpuModel, &[])
 }

@@ -502,5 +502,5 @@ impl MachineFactory for OwnMachines {
 }
 
 fn main() -> ExitCode {
-    vidmm_cli::main(&OwnMachines)
+    vidmm_cli::main(&OwnMachines, &[])
 }

@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    error::Error,
     ffi::OsString,
+    fmt,
     ops::RangeInclusive,
     path::{Path, PathBuf},
 };
@@ -11,7 +13,7 @@ use clap::{Parser, Subcommand, ValueEnum, ValueHint, builder::styling};
 use vidmm::policy::PolicyChoice;
 use vidmm_replay::{Columns, Lists, RequestFormat, RequestOptions, Sizes};
 use vidmm_runtime::TransferOffset;
-use vidmm_sim::{Bench, Fault, Profile};
+use vidmm_sim::{Bench, Fault, Profile, policies};
 use vidmm_trace::{ByteSize, EventsLevel, LocalMemory, TraceFormat};
 
 use crate::{check::CheckArgs, exec::ExecArgs};
@@ -140,9 +142,9 @@ pub struct ReplayArgs {
     #[arg(value_name = "TRACE|SCENARIO.toml", required = true, value_hint = ValueHint::FilePath)]
     pub inputs: Vec<PathBuf>,
 
-    /// The policies, separated by commas
+    /// The policies, separated by commas: names, or libraries of your own such as `./policy.so`
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "lru,clock,s3-fifo,lfu-da,predict")]
-    pub policy: Vec<PolicyChoice>,
+    pub policy: Vec<PolicyArg>,
 
     /// The sizes of local memory, separated by commas: sizes such as `24GiB`, or shares of the workload's footprint such as `50%`
     #[arg(long, value_name = "SIZE|PERCENT,..", value_delimiter = ',', default_value = "25%,50%,75%,90%", value_parser = vidmm_sim::local_memory)]
@@ -238,6 +240,15 @@ pub struct ReplayArgs {
     /// Draw the bytes brought in by the size of memory to this file, a curve for each policy
     #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
     pub svg: Option<PathBuf>,
+
+    /// The height of a curve in the picture: the `bytes` brought in of all bytes used, the `misses` of all uses, bytes `by-min` of
+    /// Belady's MIN on bytes, or the virtual time `by-work` of the kernels
+    #[arg(long, value_enum, default_value_t = HeightArg::Bytes, requires = "svg")]
+    pub svg_y: HeightArg,
+
+    /// The sizes of memory in the picture: in `percent` of the footprint, or in `mib`
+    #[arg(long, value_enum, default_value_t = WidthArg::Percent, requires = "svg")]
+    pub svg_x: WidthArg,
 }
 
 impl ReplayArgs {
@@ -390,9 +401,10 @@ pub struct RunArgs {
     pub local_memory: Option<LocalMemory>,
 
     /// The order of eviction among allocations of equal priority: `lru`, `clock`, `s3-fifo`, `lfu-da`, `sieve`, `lru-2`,
-    /// `gdsf` or `predict`, with parameters as in `predict:sample=16:seed=7` [default: the scenario's]
+    /// `gdsf` or `predict`, with parameters as in `predict:sample=16:seed=7`; or a library of your own such as `./policy.so`
+    /// [default: the scenario's]
     #[arg(long, value_name = "NAME[:KEY=VALUE]..")]
-    pub policy: Option<PolicyChoice>,
+    pub policy: Option<PolicyArg>,
 
     /// The seed of all random choices, and of the machine's speed where the scenario gives none [default: the scenario's]
     #[arg(long, value_name = "N")]
@@ -570,10 +582,9 @@ pub struct SimArgs {
     #[arg(long, value_name = "PROFILE", default_value_t)]
     pub profile: Profile,
 
-    /// The order of eviction in all worlds: `lru`, `clock`, `s3-fifo`, `lfu-da` or `predict`, with parameters as in
-    /// `predict:sample=16:seed=7` [default: each seed draws one]
+    /// The order of eviction in all worlds, as `vidmm run` takes it [default: each seed draws one]
     #[arg(long, value_name = "NAME[:KEY=VALUE]..")]
-    pub policy: Option<PolicyChoice>,
+    pub policy: Option<PolicyArg>,
 
     /// Print a digest of every event and every answer: the same on every machine, in every build, with any number of jobs
     #[arg(long)]
@@ -626,6 +637,36 @@ pub fn jobs(given: Option<u16>) -> usize {
     given.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
 }
 
+/// A policy as a command line states it: a name, or the path of a library, which has a slash.
+#[derive(Clone)]
+pub struct PolicyArg(String);
+
+impl PolicyArg {
+    /// The policy. A library is loaded.
+    pub fn choice(&self) -> Result<PolicyChoice, Box<dyn Error>> {
+        let Self(text) = self;
+        let (name, _) = text.split_once(':').unwrap_or((text, ""));
+        let wrong = |error: &dyn fmt::Display| format!("--policy {}: {error}", quoted(text));
+        if name.contains('/') && !policies::all().iter().any(|known| known.kind().name == name) {
+            let kind = vidmm_ddi::load_policy(Path::new(name)).map_err(|error| wrong(&error))?;
+            policies::register(&kind).map_err(|error| wrong(&error))?;
+        }
+        Ok(policies::find(text).map_err(|error| wrong(&error))?)
+    }
+}
+
+impl fmt::Display for PolicyArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&quoted(&self.0))
+    }
+}
+
+impl From<&str> for PolicyArg {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
 /// The number of seeds in a range.
 pub fn count_of(seeds: &RangeInclusive<u64>) -> u64 {
     seeds.end() - seeds.start() + 1
@@ -675,6 +716,22 @@ pub struct ReportArgs {
     /// Accept an incomplete log, such as a crashed run leaves: read up to the first bad line, and name that line
     #[arg(long)]
     pub damaged: bool,
+}
+
+/// The height of a curve in a picture.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HeightArg {
+    Bytes,
+    Misses,
+    ByMin,
+    ByWork,
+}
+
+/// The unit of sizes of memory in a picture.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WidthArg {
+    Percent,
+    Mib,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    vidmm_cli::main(&vidmm_cli::ModelGpu)
+    vidmm_cli::main(&vidmm_cli::ModelGpu, &[])
 }

@@ -12,7 +12,7 @@ use vidmm_sim::{
 use vidmm_trace::{ByteSize, ImportOptions, LocalMemory, TraceFormat};
 
 use crate::{
-    args::{ContentArg, LifetimesArg, ResidencyArg, RunArgs},
+    args::{ContentArg, LifetimesArg, PolicyArg, ResidencyArg, RunArgs},
     explicit, sweep, workload,
 };
 
@@ -21,6 +21,8 @@ const BUILT_IN: (&str, &str) = ("scenarios/training.toml", include_str!("trainin
 
 /// Runs, prints, and writes the files that were asked for. Returns whether all checks held.
 pub fn run(args: &RunArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn Error>> {
+    // A scenario may name the library too.
+    let policy = args.policy.as_ref().map(PolicyArg::choice).transpose()?;
     if let Some(seeds) = &args.seeds {
         return sweep::run(args, seeds, factory);
     }
@@ -38,6 +40,7 @@ pub fn run(args: &RunArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn
     Fault::check_list(&args.faults)?;
     match scenario {
         ScenarioFile::Workload(mut scenario) => {
+            scenario.adapter.policy = policy.unwrap_or(scenario.adapter.policy);
             change_workload(&mut scenario, args)?;
             let lacking = scenario.needs() & factory.lacks();
             if !lacking.is_empty() {
@@ -46,6 +49,7 @@ pub fn run(args: &RunArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn
             workload::run(args, &scenario, &base, factory)
         }
         ScenarioFile::Explicit(mut scenario) => {
+            scenario.adapter.policy = policy.unwrap_or(scenario.adapter.policy);
             change_explicit(&mut scenario, args)?;
             // Rules judge what `sim` has found, and `sim` verifies.
             let verify = args.verify || scenario.judged_by == JudgedBy::Rules;
@@ -58,7 +62,6 @@ pub fn run(args: &RunArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn
 /// Overrides the scenario by the arguments.
 fn change_workload(scenario: &mut Scenario, args: &RunArgs) -> Result<(), String> {
     scenario.adapter.local_memory = args.local_memory.or(scenario.adapter.local_memory);
-    scenario.adapter.policy = args.policy.unwrap_or(scenario.adapter.policy);
     scenario.strict |= args.strict;
     if let Some(seed) = args.seed {
         scenario.set_seed(seed);
@@ -136,7 +139,6 @@ fn change_explicit(scenario: &mut ExplicitScenario, args: &RunArgs) -> Result<()
         return Err(format!("{name} is for workloads, and this scenario is made of steps; change the steps instead"));
     }
     scenario.strict |= args.strict;
-    scenario.adapter.policy = args.policy.unwrap_or(scenario.adapter.policy);
     match args.local_memory {
         None => {}
         Some(LocalMemory::Bytes(size)) => scenario.local_memory_bytes = size.bytes(),

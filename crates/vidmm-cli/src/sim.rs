@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use vidmm::NumberedEvent;
+use vidmm::{NumberedEvent, policy::PolicyChoice};
 use vidmm_sim::{
     Campaign, Coverage, ExplicitScenario, Failure, Features, MachineFactory, Observer, SimDesc, Tally, Unobserved,
     replay, shrink, simulate,
@@ -17,7 +17,7 @@ use vidmm_sim::{
 use vidmm_trace::LogHeader;
 
 use crate::{
-    args::{SimArgs, count_of, jobs, program, quoted, settings},
+    args::{PolicyArg, SimArgs, count_of, jobs, program, quoted, settings},
     output::{Files, write_file},
     progress,
     report::{unless_closed, write_not_judged},
@@ -34,7 +34,7 @@ static IS_STOPPED: AtomicBool = AtomicBool::new(false);
 const INTERRUPTED: i32 = 130;
 
 /// Ends the program at the second signal. After the first one the results so far are printed.
-fn heed_signals() -> Result<(), ctrlc::Error> {
+pub fn heed_signals() -> Result<(), ctrlc::Error> {
     ctrlc::set_handler(|| {
         if IS_STOPPED.swap(true, Ordering::Relaxed) {
             std::process::exit(INTERRUPTED);
@@ -51,18 +51,18 @@ pub fn run(args: &SimArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn
     if let Some(which) = &args.planted {
         return crate::planted::run(args, which, factory);
     }
-    heed_signals()?;
+    let policy = args.policy.as_ref().map(PolicyArg::choice).transpose()?;
     let seeds = seeds_of(args);
     let jobs = jobs(args.jobs);
     let count = count_of(&seeds);
     if let (Some(seed), Some(events)) = (args.seed, &args.events) {
-        write_events(args, seed, events, factory)?;
+        write_events(args, (seed, policy), events, factory)?;
     }
     let campaign = Campaign {
         seeds,
         steps: args.steps,
         profile: args.profile,
-        policy: args.policy,
+        policy,
         digest: args.digest,
         coverage: args.coverage,
         jobs,
@@ -106,12 +106,17 @@ fn seeds_of(args: &SimArgs) -> RangeInclusive<u64> {
 }
 
 /// Runs a seed once more, and writes its events.
-fn write_events(args: &SimArgs, seed: u64, events: &Path, factory: &dyn MachineFactory) -> Result<(), Box<dyn Error>> {
+fn write_events(
+    args: &SimArgs,
+    (seed, policy): (u64, Option<PolicyChoice>),
+    events: &Path,
+    factory: &dyn MachineFactory,
+) -> Result<(), Box<dyn Error>> {
     let mut header = LogHeader::new(format!("seed-{seed}"), seed);
     header.level = args.events_level.into();
     header.settings = settings(&[], seed, None);
     let mut log = Log(Files::create(Some(events), None, &[], header)?);
-    let &SimArgs { steps, profile, policy, .. } = args;
+    let &SimArgs { steps, profile, .. } = args;
     simulate(SimDesc { seed, steps, profile, policy, digest: false }, factory, &mut log)?;
     Ok(log.0.finish_log()?)
 }
@@ -234,7 +239,7 @@ fn write(out: &mut impl Write, args: &SimArgs, tally: &Tally, seconds: f64, lack
         let at = if finding.line == 0 { "the end".to_owned() } else { format!("step {}", finding.line) };
         writeln!(out, "{BAD}finding{BAD:#}     seed {seed}, {at}: {failure}")?;
         writeln!(out, "            in {}", finding.step)?;
-        let policy = args.policy.map_or_else(String::new, |policy| format!(" --policy {policy}"));
+        let policy = args.policy.as_ref().map_or_else(String::new, |policy| format!(" --policy {policy}"));
         let program = quoted(&program());
         let (steps, profile) = (args.steps, args.profile);
         let gpu = args.gpu.as_ref().map_or_else(String::new, |gpu| format!(" --gpu {}", quoted(gpu)));

@@ -43,9 +43,11 @@ mod guards;
 mod standard;
 mod umd;
 mod machines;
+mod policy;
 
 pub use library::{Driver, LoadError};
 pub use machines::DriverMachines;
+pub use policy::{LoadPolicyError, load_policy};
 pub use progress::{OPERATIONS, Progress, Running};
 pub use reports::{Report, ReportKind, take_reports};
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use vidmm::{
     AllocationId, SegmentId,
-    policy::{Candidate, Candidates, Order, Policy, PolicyChoice, Subject},
+    policy::{Candidate, Candidates, Order, Policy, Subject},
 };
 use vidmm_trace::Lifetime;
 
@@ -22,8 +22,7 @@ use crate::{
 /// the moment at which a dropped object is gone. The manager has another such moment than the study. S3-FIFO cares for ghosts and for
 /// newcomers before the first victim, and so do the shadows of `predict`.
 pub fn is_exact(trace: &Trace, options: &PlayOptions) -> bool {
-    let cares = matches!(options.policy, PolicyChoice::S3Fifo | PolicyChoice::Predict { .. });
-    options.setup.in_flight <= 2 && !(cares && trace.drops())
+    options.setup.in_flight <= 2 && !(options.policy.kind().cares_when_gone && trace.drops())
 }
 
 /// Plays a trace as a study, and says what was moved. The figures are the manager's where the study [`is_exact`].
@@ -58,16 +57,6 @@ pub fn study_sample(trace: &Trace, options: &PlayOptions, share: f64) -> Result<
 /// As [`study`].
 pub fn study_watched(trace: &Trace, options: &PlayOptions, watch: impl FnMut(u32)) -> Result<Played, PlayError> {
     Study::new(trace, options, watch)?.run(trace, options).map(|(played, _)| played)
-}
-
-/// The same under a policy of your own, in place of the policy of `options`.
-///
-/// # Errors
-///
-/// As [`study`].
-pub fn study_under(trace: &Trace, options: &PlayOptions, policy: Box<dyn Policy>) -> Result<Played, PlayError> {
-    let study = Study::new(trace, options, |_| {})?;
-    Study { policy: Some(policy), ..study }.run(trace, options).map(|(played, _)| played)
 }
 
 /// An object.

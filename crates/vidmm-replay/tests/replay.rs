@@ -75,7 +75,7 @@ proptest! {
     fn the_manager_brings_in_what_a_naive_cache_does(references in references(), spare in 0..40_u64) {
         let local_memory = trace(&references).measure().largest_list + spare * PAGE;
         for lists in LISTS {
-            let Played { bytes_in, misses, bytes_out, uses, .. } = played(&references, local_memory, PolicyChoice::Lru, lists);
+            let Played { bytes_in, misses, bytes_out, uses, .. } = played(&references, local_memory, PolicyChoice::LRU, lists);
             prop_assert_eq!(bytes_in, naive_lru(&references, local_memory));
             prop_assert!(misses <= uses && (misses > 0) == (bytes_in > 0));
             prop_assert_eq!((bytes_out, uses), (0, references.len() as u64));
@@ -88,7 +88,7 @@ proptest! {
         uses.into_iter().for_each(|object| references.submit([Use::read(object)]));
         for lists in LISTS {
             let setup = Setup { in_flight, ..Setup::new(room * PAGE) };
-            let options = PlayOptions { setup, lists, policy: PolicyChoice::Lru };
+            let options = PlayOptions { setup, lists, policy: PolicyChoice::LRU };
             let Played { misses, bytes_in, .. } = play(&trace(&references), &options).unwrap();
             prop_assert_eq!(misses * PAGE, bytes_in);
         }
@@ -141,7 +141,7 @@ fn objects_that_are_made_and_dropped_meanwhile_move_no_bytes() {
     }
     assert_eq!(references.footprint(), 3 * PAGE);
     for lists in LISTS {
-        let Played { bytes_in, bytes_out, .. } = played(&references, 3 * PAGE, PolicyChoice::Lru, lists);
+        let Played { bytes_in, bytes_out, .. } = played(&references, 3 * PAGE, PolicyChoice::LRU, lists);
         assert_eq!((bytes_in, bytes_out), (PAGE, 0), "{lists:?}");
     }
     assert_eq!(min_split(&references, 3 * PAGE), PAGE);
@@ -153,7 +153,7 @@ fn written_objects_are_copied_out() {
     let mut references = References::new("written", [PAGE; 3]);
     (0..30).for_each(|at| references.submit([Use::write(at % 3)]));
     let Played { bytes_in, bytes_out, evictions, misses, .. } =
-        played(&references, 2 * PAGE, PolicyChoice::Lru, Lists::Anew);
+        played(&references, 2 * PAGE, PolicyChoice::LRU, Lists::Anew);
     assert_eq!((bytes_in, misses), (30 * PAGE, 30));
     assert_eq!((bytes_out, evictions), (28 * PAGE, 28));
 }
@@ -162,7 +162,7 @@ fn written_objects_are_copied_out() {
 fn figures_of_the_warm_up_are_left_out() {
     let mut references = References::new("turn", [PAGE; 4]);
     (0..40).for_each(|at| references.submit([Use::read(at % 4)]));
-    let all = PlayOptions::new(4 * PAGE, PolicyChoice::Lru);
+    let all = PlayOptions::new(4 * PAGE, PolicyChoice::LRU);
     let warm = PlayOptions { setup: Setup { warm_up: 4, ..all.setup }, ..all };
     let trace = trace(&references);
     let [all_played, after] = [all, warm].map(|options| play(&trace, &options).unwrap());
@@ -174,7 +174,7 @@ fn figures_of_the_warm_up_are_left_out() {
 fn a_submission_that_does_not_fit_is_refused() {
     let mut references = References::new("large", [PAGE; 4]);
     references.submit((0..4).map(Use::read));
-    let refused = play(&trace(&references), &PlayOptions::new(3 * PAGE, PolicyChoice::Lru)).unwrap_err();
+    let refused = play(&trace(&references), &PlayOptions::new(3 * PAGE, PolicyChoice::LRU)).unwrap_err();
     assert!(matches!(refused, PlayError::TooLarge { largest_list, .. } if largest_list == 4 * PAGE), "{refused}");
 }
 
@@ -186,6 +186,6 @@ fn layers_in_turn_cost_lru_eight_times_the_optimum_and_predict_a_fifth_more_than
     let local_memory = references.footprint() * 90 / 100;
     let optimum = min_split(&references, local_memory) as f64;
     let ratio = |policy| played(&references, local_memory, policy, Lists::Kept).bytes_in as f64 / optimum;
-    let (lru, predict) = (ratio(PolicyChoice::Lru), ratio(PolicyChoice::PREDICT));
+    let (lru, predict) = (ratio(PolicyChoice::LRU), ratio(PolicyChoice::PREDICT));
     assert!((7.85..8.17).contains(&lru) && predict <= 1.22, "{lru} {predict}");
 }

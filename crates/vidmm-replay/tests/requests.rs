@@ -143,7 +143,7 @@ proptest! {
         let traces = all_traces(&folder, &requests);
         let setup = Setup { warm_up: 10, ..Setup::new(room * PAGE) };
         let figures = |trace: &Trace| -> [Played; 3] {
-            let options = PlayOptions { setup, ..PlayOptions::new(0, PolicyChoice::Lru) };
+            let options = PlayOptions { setup, ..PlayOptions::new(0, PolicyChoice::LRU) };
             [play(trace, &options).unwrap(), bounds::min_split(trace, &setup).unwrap(), bounds::min_whole(trace, &setup).unwrap()]
         };
         let first = figures(&traces[0]);
@@ -331,7 +331,7 @@ fn sizes_that_change_are_counted_and_the_option_decides() {
 fn a_request_larger_than_the_memory_passes_by_if_that_is_asked_for() {
     let text = "1,1,4096\n2,2,40960\n3,1,4096\n4,2,40960\n5,3,4096\n";
     let trace = read("a.csv", text, &RequestOptions::default()).unwrap();
-    let options = PlayOptions::new(2 * PAGE, PolicyChoice::Lru);
+    let options = PlayOptions::new(2 * PAGE, PolicyChoice::LRU);
     assert!(play(&trace, &options).is_err());
     let setup = Setup { pass_by: true, ..options.setup };
     let figures = [
@@ -387,7 +387,7 @@ fn pages_of_a_byte_are_exact() {
                 resident.remove(0);
             }
         }
-        let played = play(&trace, &PlayOptions::new(local_memory, PolicyChoice::Lru)).unwrap();
+        let played = play(&trace, &PlayOptions::new(local_memory, PolicyChoice::LRU)).unwrap();
         assert_eq!(played.bytes_in, bytes_in, "{local_memory}");
     }
 }
@@ -398,7 +398,7 @@ fn a_deleted_object_leaves_the_memory() {
     let text = "id,size,op\n1,4096,get\n1,4096,delete\n1,4096,get\n2,4096,get\n1,4096,get\n";
     let trace = read("a.csv", text, &RequestOptions::default()).unwrap();
     assert_eq!((trace.measure().objects, trace.measure().footprint), (3, 2 * PAGE));
-    let options = PlayOptions::new(2 * PAGE, PolicyChoice::Lru);
+    let options = PlayOptions::new(2 * PAGE, PolicyChoice::LRU);
     assert_eq!(play(&trace, &options).unwrap().misses, 3);
     assert_eq!(bounds::min_split(&trace, &options.setup).unwrap().misses, 3);
 }

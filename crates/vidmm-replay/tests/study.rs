@@ -1,7 +1,7 @@
 //! A study chooses the victims that the manager chooses, one by one, under every policy.
 
 use proptest::prelude::*;
-use vidmm::policy::PolicyChoice;
+use vidmm::policy::{PolicyChoice, PolicyKind, Recency};
 use vidmm_replay::{
     Lists, PAGE, PlayOptions, References, RequestOptions, Setup, Sizes, Trace, Use, is_exact, play_watched, study,
     study_sample, study_watched, suite,
@@ -21,9 +21,12 @@ fn compare(trace: &Trace, options: &PlayOptions) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// A policy of a caller's own.
+static RECENCY: PolicyKind = PolicyKind::new("recency", &|_| Box::new(Recency::default()));
+
 fn policies() -> Vec<PolicyChoice> {
     let seeds = [1, 2].map(|seed| PolicyChoice::PREDICT.with_seed(seed));
-    PolicyChoice::ALL.into_iter().chain(seeds).collect()
+    PolicyChoice::ALL.into_iter().chain(seeds).chain([PolicyChoice::of(&RECENCY)]).collect()
 }
 
 /// Objects of up to eight pages, lists of up to four, reads and writes, and objects that live for a while.
@@ -135,7 +138,7 @@ fn a_sample_tells_the_share_of_the_bytes_and_the_error() {
         |sample| Trace::requests(&path, &RequestOptions { sample, ..RequestOptions::default() }).unwrap().unwrap();
     let share = |trace: &Trace, of: f64| {
         let setup = Setup::new(trace.measure().footprint / 5);
-        let options = PlayOptions { setup, policy: PolicyChoice::Lru, lists: Lists::Anew };
+        let options = PlayOptions { setup, policy: PolicyChoice::LRU, lists: Lists::Anew };
         let (played, error) = study_sample(trace, &options, of).unwrap();
         assert_eq!(played, study(trace, &options).unwrap());
         (played.bytes_in as f64 / played.bytes_used as f64, error)

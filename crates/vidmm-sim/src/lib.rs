@@ -7,6 +7,7 @@
 
 // A file imports only from those above it.
 mod exact;
+pub mod policies;
 mod features;
 mod digest;
 mod prediction;

@@ -34,7 +34,7 @@ use vidmm_trace::{ImportOptions, Lifetime, import};
 const SEED: u64 = 1;
 
 /// The last is held to the goals; the first two make the limit.
-const POLICIES: [PolicyChoice; 3] = [PolicyChoice::Lru, PolicyChoice::S3Fifo, PolicyChoice::PREDICT];
+const POLICIES: [PolicyChoice; 3] = [PolicyChoice::LRU, PolicyChoice::S3_FIFO, PolicyChoice::PREDICT];
 
 /// Whether the workload of a camera is left out.
 struct Scale {

@@ -131,15 +131,16 @@ pub fn run(args: &ReplayArgs, factory: &dyn MachineFactory) -> Result<bool, Box<
     let outputs =
         Vec::from_iter([&args.csv, &args.parquet, &args.svg].into_iter().flatten().map(|path| path.as_path()));
     output::check_apart(&outputs, &args.inputs)?;
-    // A mistake in an input is told before anything runs.
+    // A mistake in a policy or an input is told before anything runs.
+    let policies = policies(args)?;
     let clock = progress::clock("Reading");
     let inputs: Vec<Input<'_>> = args.inputs.iter().map(|path| load(args, path)).collect::<Result<_, _>>()?;
     clock.finish_and_clear();
-    let cells = cells(args, &inputs);
+    let cells = cells(args, &policies, &inputs);
     if args.check {
         inputs
             .iter()
-            .try_for_each(|input| content::prepare(args, input, args.local_memory[0], args.policy[0]).map(drop))?;
+            .try_for_each(|input| content::prepare(args, input, args.local_memory[0], policies[0]).map(drop))?;
     }
     let (own, too_small): (Vec<_>, Vec<_>) = own_of(args, &cells).partition(|&at| cells[at].fits(args));
     if let (true, Some(&first)) = (own.is_empty(), too_small.first()) {
@@ -150,7 +151,7 @@ pub fn run(args: &ReplayArgs, factory: &dyn MachineFactory) -> Result<bool, Box<
     rows.sort_by_key(|row| row.number);
     args.csv.as_deref().map(|path| row::write_csv(path, &rows)).transpose()?;
     args.parquet.as_deref().map(|path| row::write_parquet(path, &rows)).transpose()?;
-    args.svg.as_deref().map(|path| picture::write(path, &rows)).transpose()?;
+    args.svg.as_deref().map(|path| picture::write(path, (args.svg_x, args.svg_y), &rows)).transpose()?;
     let mut left_out = Vec::from_iter(too_small.into_iter().map(|at| cells[at].too_small(args)));
     left_out.dedup();
     unless_closed(table::write(&mut anstream::stdout().lock(), &rows, &left_out))?;
@@ -248,15 +249,23 @@ fn scenario(args: &ReplayArgs, path: &Path) -> Result<(Scenario, std::path::Path
     }
 }
 
-/// All combinations, in the order of the rows.
-fn cells<'a>(args: &ReplayArgs, inputs: &'a [Input<'a>]) -> Vec<Cell<'a>> {
-    let seeded = |&policy: &PolicyChoice| match &args.seeds {
-        Some(seeds) => Vec::from_iter(seeds.clone().map(|seed| policy.with_seed(seed))),
-        None => vec![policy],
-    };
-    let mut policies = Vec::from_iter(args.policy.iter().flat_map(seeded));
+/// The policies with their seeds.
+fn policies(args: &ReplayArgs) -> Result<Vec<PolicyChoice>, Box<dyn Error>> {
+    let mut policies = Vec::new();
+    for policy in &args.policy {
+        let policy = policy.choice()?;
+        match &args.seeds {
+            Some(seeds) => policies.extend(seeds.clone().map(|seed| policy.with_seed(seed))),
+            None => policies.push(policy),
+        }
+    }
     // Without randomness all seeds are one.
     policies.dedup();
+    Ok(policies)
+}
+
+/// All combinations, in the order of the rows.
+fn cells<'a>(args: &ReplayArgs, policies: &[PolicyChoice], inputs: &'a [Input<'a>]) -> Vec<Cell<'a>> {
     let mut cells = Vec::new();
     for input in inputs {
         for (at, &local_memory) in args.local_memory.iter().enumerate() {
@@ -323,7 +332,10 @@ fn in_parallel(
             bar.inc(1);
         }
     };
-    std::thread::scope(|scope| (0..jobs(args.jobs)).for_each(|_| drop(scope.spawn(work))));
+    std::thread::scope(|scope| {
+        (1..jobs(args.jobs)).for_each(|_| drop(scope.spawn(work)));
+        work();
+    });
     bar.finish_and_clear();
     let outcomes = outcomes.into_inner().expect("no thread panics");
     outcomes.into_iter().map(|outcome| outcome.expect("all have run")).collect()

@@ -1,11 +1,15 @@
-//! A picture: the share of the bytes used that is brought in, by the size of memory; a curve for each policy and for the optimum.
+//! A picture: the share of the bytes used that is brought in, or another figure, by the size of memory; a curve for each policy and
+//! for the optimum.
 
 use std::{collections::BTreeMap, error::Error, path::Path};
 
 use plotters::prelude::*;
 
-use super::row::Row;
-use crate::output::write_file;
+use super::row::{Row, quotient};
+use crate::{
+    args::{HeightArg, WidthArg},
+    output::write_file,
+};
 
 const WIDTH: u32 = 960;
 const HEIGHT: u32 = 540;
@@ -25,34 +29,44 @@ const COLOURS: [(&str, RGBColor); 6] = [
 
 const OPTIMUM: &str = "(optimum)";
 
-/// Points by the size of memory in hundredths of a percent of the footprint: the shares brought in, in percent, of each seed.
+/// Points by the size of memory in hundredths of the unit: the heights of each seed.
 type Curve = BTreeMap<u64, Vec<f64>>;
 
 /// Draws the rows, inputs below each other.
-pub fn write(path: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
+pub fn write(path: &Path, (x, y): (WidthArg, HeightArg), rows: &[Row]) -> Result<(), Box<dyn Error>> {
     let inputs = Vec::from_iter(rows.chunk_by(|one, other| one.input == other.input));
     let count = inputs.len().max(1);
     let mut picture = String::new();
     let root = SVGBackend::with_string(&mut picture, (WIDTH, HEIGHT * count as u32)).into_drawing_area();
     root.fill(&WHITE)?;
     for (area, rows) in root.split_evenly((count, 1)).iter().zip(inputs) {
-        let curves = curves(rows);
+        let curves = curves((x, y), rows);
         let shares = || curves.values().flat_map(points);
-        let most = shares().map(|(_, share)| share).fold(1.0, f64::max) * 1.05;
-        let least = shares().map(|(size, _)| size).fold(f64::INFINITY, f64::min);
-        let largest = shares().map(|(size, _)| size).fold(0.0, f64::max);
+        let most = shares().map(|(_, share)| share).reduce(f64::max).filter(|&most| most > 0.0).unwrap_or(1.0) * 1.05;
+        // Without a point the axes are there all the same.
+        let least = shares().map(|(size, _)| size).reduce(f64::min).unwrap_or(0.0);
+        let largest = shares().map(|(size, _)| size).reduce(f64::max).unwrap_or(100.0);
+        let margin = if x == WidthArg::Percent { 2.0 } else { largest / 50.0 };
         let (plot, legend) = area.split_horizontally(WIDTH as i32 - LEGEND_WIDTH);
         let mut chart = ChartBuilder::on(&plot)
             .caption(file_name(&rows[0].input), ("sans-serif", 20))
             .margin(20)
             .x_label_area_size(45)
             .y_label_area_size(60)
-            .build_cartesian_2d(least - 2.0..largest + 2.0, 0.0..most)?;
+            .build_cartesian_2d(least - margin..largest + margin, 0.0..most)?;
         let of = if rows[0].bytes_used.is_some() { "those used" } else { "the footprint" };
         let mesh = &mut chart.configure_mesh();
         mesh.x_label_formatter(&|size| format!("{size:.0}"))
-            .x_desc("local memory, % of the footprint")
-            .y_desc(format!("bytes brought in, % of {of}"))
+            .x_desc(match x {
+                WidthArg::Percent => "local memory, % of the footprint",
+                WidthArg::Mib => "local memory, MiB",
+            })
+            .y_desc(match y {
+                HeightArg::Bytes => format!("bytes brought in, % of {of}"),
+                HeightArg::Misses => "objects brought in, % of all uses".to_owned(),
+                HeightArg::ByMin => "bytes brought in, by those of MIN".to_owned(),
+                HeightArg::ByWork => "virtual time, by that of the kernels".to_owned(),
+            })
             .draw()?;
         for ((number, (name, curve)), at) in curves.iter().enumerate().zip((80..).step_by(22)) {
             let line = colour(name, number).stroke_width(2);
@@ -95,17 +109,35 @@ fn bars(curve: &Curve) -> impl Iterator<Item = (f64, f64, f64)> {
     several.map(move |(&size, shares)| (size as f64 / 100.0, least(shares), largest(shares)))
 }
 
-/// The curves by their names; runs that differ only in the seed are one curve, with a bar from the least to the largest. With content the bytes used are not known: then the
-/// footprint stands for them.
-fn curves(rows: &[Row]) -> BTreeMap<String, Curve> {
+/// The height of a point: of bytes in, misses and virtual nanoseconds; none if the figure is not known.
+fn height(y: HeightArg, row: &Row, bytes_in: u64, misses: Option<u64>, virtual_ns: Option<u64>) -> Option<f64> {
+    Some(match y {
+        // With content the bytes used are not known: the footprint stands for them.
+        HeightArg::Bytes => bytes_in as f64 / row.bytes_used.unwrap_or(row.footprint_bytes).max(1) as f64 * 100.0,
+        HeightArg::Misses => misses? as f64 / row.uses?.max(1) as f64 * 100.0,
+        HeightArg::ByMin => quotient((bytes_in, row.optimum?.split.bytes_in)),
+        HeightArg::ByWork => quotient((virtual_ns?, row.work_ns.filter(|&work| work > 0)?)),
+    })
+    .filter(|height| height.is_finite())
+}
+
+/// The curves by their names; runs that differ only in the seed are one curve, with a bar from the least to the largest.
+fn curves((x, y): (WidthArg, HeightArg), rows: &[Row]) -> BTreeMap<String, Curve> {
     let mut curves: BTreeMap<String, Curve> = BTreeMap::new();
     for row in rows {
-        let of = row.bytes_used.unwrap_or(row.footprint_bytes).max(1) as f64;
-        let size = row.local_memory_bytes.saturating_mul(10_000) / row.footprint_bytes.max(1);
-        let of_policy = row.bytes_in.map(|bytes_in| (row.policy_name(), bytes_in));
-        let optimum = row.optimum.map(|optimum| (OPTIMUM.to_owned(), optimum.split.bytes_in));
-        for (name, bytes_in) in [of_policy, optimum].into_iter().flatten() {
-            curves.entry(name).or_default().entry(size).or_default().push(bytes_in as f64 / of * 100.0);
+        let size = match x {
+            WidthArg::Percent => row.local_memory_bytes.saturating_mul(10_000) / row.footprint_bytes.max(1),
+            WidthArg::Mib => row.local_memory_bytes.saturating_mul(100) >> 20,
+        };
+        let of_policy = row.bytes_in.and_then(|bytes_in| height(y, row, bytes_in, row.misses, row.virtual_ns));
+        let of_optimum = row.optimum.and_then(|optimum| {
+            let split = optimum.split;
+            height(y, row, split.bytes_in, Some(split.misses), Some(split.virtual_ns))
+        });
+        for (name, height) in [(row.policy_name(), of_policy), (OPTIMUM.to_owned(), of_optimum)] {
+            if let Some(height) = height {
+                curves.entry(name).or_default().entry(size).or_default().push(height);
+            }
         }
     }
     curves

@@ -24,6 +24,7 @@ mod lifetimes;
 mod no_gpu_model;
 mod notification;
 mod own_machine;
+mod own_policy;
 mod packages;
 mod panics;
 mod pressure;

@@ -78,6 +78,43 @@ fn rows_without_content_say_how_far_they_are_from_the_optimum() {
     assert!(picture.starts_with("<svg") && picture.contains("predict") && picture.contains("(optimum)"));
 }
 
+#[test]
+fn the_axes_of_a_picture_are_chosen() {
+    let scratch = Scratch::new();
+    let (trace, svg) = (scratch.file("t.csv", requests()), scratch.path("r.svg"));
+    let drawn = |more: &str| {
+        let line = format!("vidmm replay {trace} --policy lru,clock --local-memory 1MiB,2MiB --svg {svg} {more}");
+        shell(&line).expect(0);
+        fs::read_to_string(&svg).unwrap()
+    };
+    for (axes, x, y) in [
+        ("", "local memory, % of the footprint", "bytes brought in, % of those used"),
+        ("--svg-y misses", "local memory, % of the footprint", "objects brought in, % of all uses"),
+        ("--svg-y by-min --svg-x mib", "local memory, MiB", "bytes brought in, by those of MIN"),
+    ] {
+        let picture = drawn(axes);
+        assert!(picture.contains(x) && picture.contains(y) && picture.contains("clock"), "{axes}: {picture}");
+    }
+    // Requests have no kernels: no curve is drawn, and the picture is there.
+    let picture = drawn("--svg-y by-work");
+    assert!(picture.contains("virtual time, by that of the kernels") && !picture.contains("clock"));
+}
+
+#[test]
+fn a_parquet_file_says_what_its_columns_mean() {
+    let scratch = Scratch::new();
+    let (trace, rows) = (scratch.file("t.csv", requests()), scratch.path("r.parquet"));
+    shell(&format!("vidmm replay {trace} --policy lru --parquet {rows}")).expect(0);
+    let file = SerializedFileReader::new(fs::File::open(rows).unwrap()).unwrap();
+    let metadata = file.metadata().file_metadata();
+    let pairs = metadata.key_value_metadata().expect("there are metadata").iter();
+    let pairs: BTreeMap<&str, &str> = pairs.map(|pair| (&*pair.key, pair.value.as_deref().unwrap_or(""))).collect();
+    assert_eq!((pairs["table"], pairs["vidmm_version"]), ("replay", env!("CARGO_PKG_VERSION")));
+    let fields = metadata.schema_descr().columns().iter().map(|column| column.name().to_owned());
+    let missing = Vec::from_iter(fields.filter(|name| !pairs.contains_key(&*format!("description.{name}"))));
+    assert_eq!(missing, [""; 0]);
+}
+
 /// The rows of a Parquet file as text, each by its columns.
 fn parquet_rows(path: &str) -> Vec<String> {
     let file = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
@@ -176,7 +213,7 @@ fn wrong_inputs_are_told_before_anything_runs() {
     let workload = scratch.file("w.toml", WORKLOAD);
     for (arguments, told) in [
         (format!("{workload} --policy mru"), "`mru` is no policy"),
-        (format!("{workload} --policy predict:sample=0"), "no parameter of that policy"),
+        (format!("{workload} --policy predict:sample=0"), "`sample=0` is no parameter of predict"),
         (format!("{workload} {steps}"), "is made of steps"),
         (format!("{workload} --csv {workload}"), "w.toml"),
         (scratch.path("absent.txt"), "absent.txt"),

@@ -4,5 +4,6 @@ mod build_systems;
 mod common;
 mod layout;
 mod names;
+mod policies;
 mod reference;
 mod shim;

@@ -19,6 +19,7 @@ use super::number::within;
 use super::page_size::PageSize;
 use super::paging_va::PagingVa;
 use crate::machine::ApertureDesc;
+use crate::policies;
 
 use super::tdr::{EngineName, TdrSettings};
 use super::verifier::VerifierSettings;
@@ -86,6 +87,7 @@ pub struct AdapterSettings {
     /// The time for which a process sleeps before it gives its memory to others that have allocations away from home (D36).
     pub exchange_after: Duration,
     /// The order of eviction among allocations of equal priority (D24).
+    #[serde(deserialize_with = "policies::read", serialize_with = "policies::write")]
     pub policy: PolicyChoice,
     /// The size of a paging buffer: a multiple of 4 KiB, from 4 KiB to 64 MiB.
     #[serde(deserialize_with = "paging_buffer", serialize_with = "exactly")]
@@ -244,7 +246,7 @@ impl Default for AdapterSettings {
             update_mode: UpdateMode::GpuPhysical,
             page_table_area: ByteSize(0),
             exchange_after: Duration { ns: 10_000_000_000 },
-            policy: PolicyChoice::Lru,
+            policy: PolicyChoice::LRU,
             paging_buffer: ByteSize::kib(64),
             max_command: ByteSize::mib(64),
             paging_va_mib: PagingVa::default(),

@@ -148,7 +148,10 @@ impl Campaign {
                 enough.fetch_or(found >= self.max_failures, Ordering::Relaxed);
             }
         };
-        std::thread::scope(|scope| (0..self.jobs.max(1)).for_each(|_| drop(scope.spawn(work))));
+        std::thread::scope(|scope| {
+            (1..self.jobs).for_each(|_| drop(scope.spawn(work)));
+            work();
+        });
         tally.into_inner().expect("no thread panics while it adds")
     }
 }

@@ -10,6 +10,7 @@ use super::dice::Dice;
 use super::habits::Habits;
 use super::profile::Profile;
 use crate::features::Features;
+use crate::policies;
 use crate::scenario::{
     AdapterSettings, CostSettings, Duration, EngineName, ExplicitScenario, Fault, FaultKind, JudgedBy, LinkedAdapter,
     MoreAperture, MoreMemory, PageSize, PageTables, PagingVa, UpdateMode, VerifierSettings, Wddm, When,
@@ -133,7 +134,7 @@ impl World {
             adapter.page_table_area = page_table_area(local_memory, adapter.page_size, &mut aside);
             has_ranges = has(Features::PLACEMENT);
         }
-        adapter.policy = if is_speed { PolicyChoice::Lru } else { policy(seed) };
+        adapter.policy = if is_speed { PolicyChoice::LRU } else { policy(seed) };
         let may_have_second_form = !is_speed && adapter.wddm == Wddm::V3_2 && has(Features::MAP_APERTURE2);
         adapter.map_aperture2 = may_have_second_form && aside.chance(40);
         // Drawn last, so that the other draws of a seed stay as they were.
@@ -419,11 +420,8 @@ fn verifier(dice: &mut Dice) -> VerifierSettings {
 /// The documented order in half of the worlds.
 fn policy(seed: u64) -> PolicyChoice {
     let mut dice = Dice::of_policy(seed);
-    let drawn = if dice.chance(50) { None } else { dice.pick(&PolicyChoice::ALL) };
-    match drawn.unwrap_or_default() {
-        PolicyChoice::Predict { sample, .. } => PolicyChoice::Predict { sample, seed },
-        choice => choice,
-    }
+    let drawn = if dice.chance(50) { None } else { dice.pick(&policies::all()) };
+    drawn.unwrap_or_default().with_seed(seed)
 }
 
 /// An area with room for the tables of the paging process and of some others.

@@ -5,6 +5,7 @@ mod soft;
 
 mod faults;
 mod oracle;
+mod policies;
 mod scenario;
 mod semantic;
 mod steps;

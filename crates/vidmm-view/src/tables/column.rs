@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::about::about;
+
 /// A column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Column {
@@ -23,6 +25,11 @@ pub enum Kind {
 }
 
 impl Column {
+    /// The meaning of the column; none if nobody has described the name.
+    pub fn about(&self) -> Option<&'static str> {
+        about(self.name)
+    }
+
     /// A column of integers.
     pub const fn integer(name: &'static str) -> Self {
         Self { name, kind: Kind::Integer }

@@ -4,6 +4,7 @@
 //! writes the tables of [`Table`] as Parquet or as CSV. [`ParquetWriter`] and [`CsvWriter`] write rows of any other
 //! table. All write a part at a time: their memory does not grow with the length of a run.
 
+mod about;
 mod column;
 mod csv;
 mod folder;

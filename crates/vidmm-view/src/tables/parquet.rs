@@ -6,7 +6,7 @@ use parquet::{
     basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical},
     data_type::{ByteArray, ByteArrayType, Int64Type},
     errors::Result,
-    file::{properties::WriterProperties, writer::SerializedFileWriter},
+    file::{metadata::KeyValue, properties::WriterProperties, writer::SerializedFileWriter},
     schema::types::{ColumnPath, Type},
 };
 
@@ -15,7 +15,8 @@ use super::column::{Column, Kind, Value};
 /// The rows that are kept before they are written as a group.
 const ROWS_KEPT: usize = 1 << 16;
 
-/// Writes a table, some rows at a time. Integers are `INT64`, all else is UTF-8 text, names with a dictionary.
+/// Writes a table, some rows at a time. Integers are `INT64`, all else is UTF-8 text, names with a dictionary. The metadata of the file
+/// have the name of the table, the version, and a description of each column.
 pub struct ParquetWriter<W: Write + Send> {
     file: SerializedFileWriter<W>,
     columns: Vec<Values>,
@@ -35,7 +36,13 @@ impl<W: Write + Send> ParquetWriter<W> {
     ///
     /// If the file cannot be written.
     pub fn new(out: W, name: &str, columns: &[Column]) -> Result<Self> {
-        let mut properties = WriterProperties::builder().set_compression(Compression::SNAPPY);
+        let described =
+            columns.iter().filter_map(|column| Some((format!("description.{}", column.name), column.about()?)));
+        let facts = [("table".to_owned(), name), ("vidmm_version".to_owned(), env!("CARGO_PKG_VERSION"))];
+        let metadata = facts.into_iter().chain(described).map(|(key, value)| KeyValue::new(key, value.to_owned()));
+        let mut properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_key_value_metadata(Some(metadata.collect()));
         let mut fields = Vec::new();
         for column in columns {
             let is_integer = column.kind == Kind::Integer;

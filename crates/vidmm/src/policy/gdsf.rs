@@ -2,14 +2,11 @@
 //! 1998). The key is the age plus the uses divided by the size; the age is the key of the last victim. Small allocations stay longest,
 //! so the policy is good for misses, and bad for bytes.
 
-use super::{Candidates, Policy, Subject, slots::Slots};
+use super::{Candidates, Policy, RANK_MAX, Subject, slots::Slots};
 use crate::units::SegmentId;
 
 /// A use of one byte in a key: quotients of bytes are integers.
 const ONE: u64 = 1 << 40;
-
-/// Keys stay below; a rank is below 2^56.
-const KEY_MAX: u64 = (1 << 56) - 1;
 
 /// The policy.
 #[derive(Debug, Default)]
@@ -27,7 +24,7 @@ struct Known {
 
 impl Gdsf {
     fn key(&self, uses: u64, size: u64) -> u64 {
-        uses.saturating_mul(ONE / size.max(1)).saturating_add(self.age).min(KEY_MAX)
+        uses.saturating_mul(ONE / size.max(1)).saturating_add(self.age).min(RANK_MAX)
     }
 }
 

@@ -16,13 +16,15 @@ mod lfu_da;
 mod lru_2;
 mod order;
 mod predict;
+mod recency;
 mod s3_fifo;
 mod shadow;
 mod sieve;
 mod slots;
 
-pub use choice::{PolicyChoice, PolicyError};
+pub use choice::{MakePolicy, Parameter, PolicyChoice, PolicyError, PolicyKind};
 pub use order::Order;
+pub use recency::Recency;
 
 use core::fmt::Debug;
 
@@ -33,7 +35,7 @@ use crate::{id::AllocationId, units::SegmentId};
 pub struct Subject {
     /// The allocation.
     pub allocation: AllocationId,
-    /// Its number among all that exist now, so that a table can hold it. Another may have the number once it is gone.
+    /// A number among all allocations of now, for tables. Another allocation may have the number later.
     pub slot: usize,
     /// Its size in bytes.
     pub size: u64,
@@ -70,6 +72,9 @@ pub trait Candidates {
 #[error("a policy is set before the first allocation is created, and there are some; destroy them, or set it earlier")]
 pub struct PolicyInUse;
 
+/// The largest rank. A larger rank counts as the largest.
+pub const RANK_MAX: u64 = (1 << 56) - 1;
+
 /// An order of eviction. [`VidMm::set_policy`](crate::VidMm::set_policy) takes one of your own.
 ///
 /// Times are counted in submissions of all devices. Every hook must do the same for the same calls: whatever is random follows
@@ -84,7 +89,7 @@ pub trait Policy: Debug + Send {
     /// No list of a device names it any more; the last submission under which one did had the number `last_use`.
     fn released(&mut self, subject: Subject, last_use: u64);
 
-    /// The rank of an allocation that becomes a candidate, below 2^56. Where one must go whose range is wanted (a memory segment
+    /// The rank of a resident allocation that becomes a candidate, up to [`RANK_MAX`]. Where one must go whose range is wanted (a memory segment
     /// without pages), the ranks alone are the order.
     fn rank(&self, slot: usize) -> u64;
 

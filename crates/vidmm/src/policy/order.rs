@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::Candidate;
+use super::{Candidate, RANK_MAX};
 use crate::data::rank_queue::{RankQueue, Standing};
 
 /// A rank of no candidate.
@@ -30,6 +30,7 @@ impl Order {
         if members.len() <= slot {
             members.resize(slot + 1, Member { rank: NONE, standing: Standing::InOrder(0) });
         }
+        let rank = rank.min(RANK_MAX);
         let standing = queue.push(rank, slot as u32, |slot, standing| members[slot as usize].standing = standing);
         members[slot] = Member { rank, standing };
     }

@@ -18,7 +18,7 @@ use crate::{
         Allocation, AllocationState, Allocations,
         worth::{Class, QueueKey, Worth},
     },
-    policy::{Candidate, Candidates},
+    policy::{Candidate, Candidates, RANK_MAX},
     residency::firsts::Firsts,
     units::SegmentId,
 };
@@ -317,7 +317,7 @@ impl Candidates for Cheapest<'_> {
 
     fn set_rank(&mut self, slot: usize, rank: u64) {
         if let Some(index) = self.find(slot) {
-            self.evictable.set_rank(self.allocations, index, rank);
+            self.evictable.set_rank(self.allocations, index, rank.min(RANK_MAX));
         }
     }
 }

@@ -1,7 +1,11 @@
 //! The hooks of a policy: it hears of uses and places. The documented order needs none of it.
 
 use crate::{
-    adapter::Adapter, budget::account::Account, id::AllocationIx, objects::Objects, policy::Subject,
+    adapter::Adapter,
+    budget::account::Account,
+    id::AllocationIx,
+    objects::{Objects, allocation::AllocationState},
+    policy::{RANK_MAX, Subject},
     residency::Residents,
 };
 
@@ -34,15 +38,13 @@ impl Residents {
         }
     }
 
-    /// The rank of an allocation that no list names after submission `last_use` of all devices'.
+    /// The rank of an allocation that no list names after submission `last_use` of all devices'. A policy ranks candidates alone.
     pub(super) fn rank_released(&mut self, objects: &Objects, index: AllocationIx, last_use: u64) -> u64 {
-        match &mut self.policy {
-            None => last_use.max(objects[index].rank()),
-            Some(policy) => {
-                policy.released(subject(objects, index), last_use);
-                policy.rank(index.at())
-            }
-        }
+        let allocation = &objects[index];
+        let Some(policy) = &mut self.policy else { return last_use.max(allocation.rank()) };
+        policy.released(subject(objects, index), last_use);
+        let is_candidate = allocation.is(AllocationState::EVICTABLE);
+        if is_candidate { policy.rank(index.at()).min(RANK_MAX) } else { allocation.rank() }
     }
 }
 

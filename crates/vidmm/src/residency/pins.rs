@@ -15,6 +15,7 @@ use crate::{
         request::RequestKind,
         spans::SpanNo,
     },
+    policy::RANK_MAX,
     residency::{Residents, weight},
     shares::Shares,
 };
@@ -213,7 +214,7 @@ impl Residents {
             self.remove_candidate(objects, index);
         }
         if let Some(policy) = &self.policy {
-            objects[index].set_rank(policy.rank(index.at()));
+            objects[index].set_rank(policy.rank(index.at()).min(RANK_MAX));
         }
         self.evictable[place.account()].push(&mut objects.allocations, index, class);
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use vidmm::policy::{Candidates, Policy, PolicyChoice, PolicyError, PolicyInUse, Subject};
+use vidmm::policy::{Candidates, Policy, PolicyChoice, PolicyInUse, PolicyKind, Recency, Subject};
 use vidmm::*;
 
 use crate::world::*;
@@ -221,35 +221,85 @@ proptest! {
 
     #[test]
     fn clock_gives_second_chances(room in 2..9usize, accesses in accesses()) {
-        evicts_as(PolicyChoice::Clock, SecondChance(room, Vec::new()), room, &accesses);
+        evicts_as(PolicyChoice::CLOCK, SecondChance(room, Vec::new()), room, &accesses);
     }
 
     #[test]
     fn lfu_da_counts_uses_by_the_age(room in 2..9usize, accesses in accesses()) {
         let key = |key, uses, age| if uses == 1 { age + 1 } else { key + age };
-        evicts_as(PolicyChoice::LfuDa, Aging::new(room, key), room, &accesses);
+        evicts_as(PolicyChoice::LFU_DA, Aging::new(room, key), room, &accesses);
     }
 
     /// All objects have one size, so a use counts one.
     #[test]
     fn gdsf_counts_uses_and_ages(room in 2..9usize, accesses in accesses()) {
-        evicts_as(PolicyChoice::Gdsf, Aging::new(room, |_, uses, age| uses + age), room, &accesses);
+        evicts_as(PolicyChoice::GDSF, Aging::new(room, |_, uses, age| uses + age), room, &accesses);
     }
 
     #[test]
     fn sieve_moves_a_hand_over_the_order_of_arrival(room in 2..9usize, accesses in accesses()) {
-        evicts_as(PolicyChoice::Sieve, Hand { room, queue: Vec::new(), at: 0 }, room, &accesses);
+        evicts_as(PolicyChoice::SIEVE, Hand { room, queue: Vec::new(), at: 0 }, room, &accesses);
     }
 
     #[test]
     fn lru_2_looks_at_the_last_use_but_one(room in 2..9usize, accesses in accesses()) {
-        evicts_as(PolicyChoice::Lru2, TwoUses(room, 0, BTreeMap::new()), room, &accesses);
+        evicts_as(PolicyChoice::LRU_2, TwoUses(room, 0, BTreeMap::new()), room, &accesses);
     }
 
     #[test]
     fn s3_fifo_lets_newcomers_pass_through_a_small_queue(room in 2..9usize, accesses in accesses()) {
-        evicts_as(PolicyChoice::S3Fifo, ThreeQueues { room, ..ThreeQueues::default() }, room, &accesses);
+        evicts_as(PolicyChoice::S3_FIFO, ThreeQueues { room, ..ThreeQueues::default() }, room, &accesses);
     }
+}
+
+/// Answers nonsense: slots of nobody and of anybody, and ranks of any size for candidates and for others.
+#[derive(Debug, Default)]
+struct Liar {
+    answers: u64,
+}
+
+impl Liar {
+    fn next(&mut self) -> u64 {
+        self.answers += 1;
+        // Any number may come, and each small number often comes.
+        let drawn = self.answers.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        if self.answers.is_multiple_of(2) { drawn } else { drawn % 32 }
+    }
+}
+
+impl Policy for Liar {
+    fn used(&mut self, _subject: Subject, _time: u64) {}
+
+    fn brought_in(&mut self, _subject: Subject, _memory: SegmentId) {}
+
+    fn released(&mut self, _subject: Subject, _last_use: u64) {
+        self.next();
+    }
+
+    fn rank(&self, slot: usize) -> u64 {
+        u64::MAX - self.answers * slot as u64
+    }
+
+    fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
+        for _ in 0..4 {
+            let (slot, rank) = (self.next() as usize, self.next());
+            candidates.set_rank(slot, rank);
+        }
+        self.next() as usize
+    }
+
+    fn left(&mut self, _subject: Subject, _memory: SegmentId) {}
+
+    fn gone(&mut self, _subject: Subject) {}
+}
+
+static LIAR: PolicyKind = PolicyKind::new("liar", &|_| Box::new(Liar::default()));
+static LIFO: PolicyKind = PolicyKind::new("lifo", &|_| Box::new(LastInFirstOut::default()));
+static RECENCY: PolicyKind = PolicyKind::new("recency", &|_| Box::new(Recency::default()));
+
+/// The policies that come with the manager, and policies of a caller's own.
+fn all() -> impl Iterator<Item = PolicyChoice> {
+    PolicyChoice::ALL.into_iter().chain([&LIAR, &LIFO, &RECENCY].map(PolicyChoice::of))
 }
 
 /// The deeds of a program with an allocation of one page. Two programs have twelve allocations each.
@@ -278,7 +328,7 @@ proptest! {
     /// CRE-30, RES-60: each victim is offered, or of the program's lowest priority while no allocation of the program is offered.
     #[test]
     fn every_policy_stands_priorities_offers_and_several_programs(room in 3..16_u64, deeds in deeds()) {
-        for policy in PolicyChoice::ALL {
+        for policy in all() {
             let mut world = World::new(Config { policy, ..Config::pages(room) });
             let programs = [world.client(), world.client()];
             let allocations = programs.map(|client| Vec::from_iter((0..12).map(|_| world.allocate(client, 1))));
@@ -339,7 +389,7 @@ proptest! {
 /// Keys that grow without end are made small again, and the order stays.
 #[test]
 fn the_keys_of_lfu_da_never_end() {
-    let mut reader = Reader::new(PolicyChoice::LfuDa, 2, 4);
+    let mut reader = Reader::new(PolicyChoice::LFU_DA, 2, 4);
     for round in 0..200 {
         for number in [0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3] {
             reader.access(number);
@@ -352,7 +402,7 @@ fn the_keys_of_lfu_da_never_end() {
 /// CRE-30: a priority comes before any policy.
 #[test]
 fn lower_priorities_go_first_under_every_policy() {
-    for policy in PolicyChoice::ALL {
+    for policy in all() {
         let mut reader = Reader::new(policy, 4, 6);
         let low = reader.allocations[3];
         reader.world.call(|vidmm, _, _| vidmm.set_allocation_priority(low, 1)).unwrap();
@@ -367,7 +417,7 @@ fn lower_priorities_go_first_under_every_policy() {
 /// RES-60: what is offered goes before what anybody misses.
 #[test]
 fn offered_allocations_go_first_under_every_policy() {
-    for policy in PolicyChoice::ALL {
+    for policy in all() {
         let mut reader = Reader::new(policy, 4, 6);
         for number in [0, 1, 2, 3, 3, 3] {
             reader.access(number);
@@ -388,7 +438,7 @@ fn predict_keeps_a_part_of_what_comes_in_turn() {
         (0..20 * 12).for_each(|number| reader.access(number % 12));
         reader.evicted().len()
     };
-    let [lru, ours] = [PolicyChoice::Lru, PolicyChoice::Predict { sample: 64, seed: 0 }].map(misses);
+    let [lru, ours] = [PolicyChoice::LRU, PolicyChoice::PREDICT].map(misses);
     assert_eq!(lru, 20 * 12 - 9, "every use is a miss");
     assert!(ours * 2 < lru, "{ours} evictions instead of {lru}");
 }
@@ -443,18 +493,38 @@ fn a_caller_s_own_policy_chooses_among_candidates_only() {
     reader.world.tear_down();
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// CRE-31a: the documented order as a policy is the documented order.
+    #[test]
+    fn recency_is_the_documented_order(room in 2..9u64, accesses in accesses()) {
+        let [own, documented] = [PolicyChoice::of(&RECENCY), PolicyChoice::LRU].map(|policy| {
+            let mut reader = Reader::new(policy, room, 12);
+            accesses.iter().for_each(|&number| reader.access(number));
+            reader.evicted()
+        });
+        prop_assert_eq!(own, documented);
+    }
+}
+
 #[test]
 fn policies_are_known_by_their_names() {
     for choice in PolicyChoice::ALL {
         assert_eq!(choice.to_string().parse(), Ok(choice));
     }
-    let drawn = PolicyChoice::Predict { sample: 16, seed: 7 };
-    assert_eq!("predict:sample=16:seed=7".parse(), Ok(drawn));
-    assert_eq!(drawn.to_string(), "predict:sample=16:seed=7");
-    assert_eq!("mru".parse::<PolicyChoice>(), Err(PolicyError::Name("mru".into())));
-    for wrong in ["sample=0", "sample=4097", "seed", "seed=x", "size=1"] {
-        let parsed = format!("predict:{wrong}").parse::<PolicyChoice>();
-        assert_eq!(parsed, Err(PolicyError::Parameter(wrong.into())));
+    let drawn: PolicyChoice = "predict:sample=16:seed=7".parse().unwrap();
+    assert_eq!((drawn.to_string(), drawn.seed()), ("predict:sample=16:seed=7".into(), Some(7)));
+    assert_eq!(drawn.without_seed().with_seed(7), drawn);
+    let wrong = |text: &str| text.parse::<PolicyChoice>().unwrap_err().to_string();
+    let known = "lru, clock, s3-fifo, lfu-da, sieve, lru-2, gdsf and predict";
+    assert_eq!(wrong("mru"), format!("`mru` is no policy; there are {known}"));
+    for given in ["sample=0", "sample=4097", "seed", "seed=x", "size=1"] {
+        let has = "sample=1..4096 and seed=N";
+        assert_eq!(
+            wrong(&format!("predict:{given}")),
+            format!("`{given}` is no parameter of predict, which has {has}")
+        );
     }
-    assert_eq!("lru:seed=1".parse::<PolicyChoice>(), Err(PolicyError::Parameter("seed=1".into())));
+    assert_eq!(wrong("lru:seed=1"), "`seed=1` is no parameter of lru, which has none");
 }

@@ -83,7 +83,7 @@ impl Rules {
             knobs: Knobs::new(adapter.verifier.into()),
             ..Self::default()
         };
-        if adapter.policy == PolicyChoice::Lru {
+        if adapter.policy == PolicyChoice::LRU {
             rules.audit.expect_order_of_use();
         }
         rules

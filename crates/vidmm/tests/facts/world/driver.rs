@@ -99,7 +99,7 @@ impl Default for Config {
             page_size: PageSize::Kib4,
             tables_in_system: true,
             page_table_area: 0,
-            policy: PolicyChoice::Lru,
+            policy: PolicyChoice::LRU,
             verifier: VerifierKnobs::default(),
             cpu_visible: false,
             level_bits: vec![4, 4, 8],

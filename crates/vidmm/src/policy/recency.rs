@@ -1,0 +1,36 @@
+//! The documented order as a policy (CRE-31a).
+
+use super::{Candidates, Policy, Subject, slots::Slots};
+use crate::units::SegmentId;
+
+/// The least recently used goes first. A policy of your own may take the ranks from here.
+#[derive(Debug, Default)]
+pub struct Recency {
+    /// The number of the last submission of each slot.
+    last_uses: Slots<u64>,
+}
+
+impl Policy for Recency {
+    fn used(&mut self, _subject: Subject, _time: u64) {}
+
+    fn brought_in(&mut self, _subject: Subject, _memory: SegmentId) {}
+
+    fn released(&mut self, subject: Subject, last_use: u64) {
+        let last = self.last_uses.entry(subject.slot);
+        *last = last_use.max(*last);
+    }
+
+    fn rank(&self, slot: usize) -> u64 {
+        self.last_uses.get(slot)
+    }
+
+    fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
+        candidates.first_from(0).map_or(usize::MAX, |first| first.slot)
+    }
+
+    fn left(&mut self, _subject: Subject, _memory: SegmentId) {}
+
+    fn gone(&mut self, subject: Subject) {
+        *self.last_uses.entry(subject.slot) = 0;
+    }
+}
