@@ -12,7 +12,7 @@ use vidmm::PAGE_SIZE;
 use vidmm::contract::EngineFence;
 
 use crate::dice::Dice;
-use crate::guards::{BEFORE, BEHIND, Damage, GUARD};
+use crate::guards::{BEFORE, BEHIND, Damage, GUARD, Reach};
 use crate::reports::report;
 use crate::targets::Effect;
 
@@ -82,17 +82,18 @@ impl Room {
     }
 
     /// Takes the damage of the guards, which are whole again.
-    fn take_damage(&mut self) -> Option<Damage> {
+    fn take_damage(&mut self, reach: Reach) -> Option<Damage> {
+        let (before, behind) = reach.bytes();
         // SAFETY: the guards are in the memory, and the memory is initialised. No thread of the driver has a right to write meanwhile.
-        let before = unsafe { std::slice::from_raw_parts(self.start().sub(BEFORE), BEFORE) };
-        let damage = Damage::find(before, self.bytes(self.size..self.size + BEHIND))?;
+        let in_front = unsafe { std::slice::from_raw_parts(self.start().sub(before), before) };
+        let damage = Damage::find(in_front, self.bytes(self.size..self.size + behind))?;
         self.set_size(self.size);
         Some(damage)
     }
 
     /// The written bytes from `offset` to the driver's pointer.
-    fn written(&mut self, offset: usize, pointer: *const u8) -> Result<&[u8], Damage> {
-        self.take_damage().map_or(Ok(()), Err)?;
+    fn written(&mut self, offset: usize, pointer: *const u8, reach: Reach) -> Result<&[u8], Damage> {
+        self.take_damage(reach).map_or(Ok(()), Err)?;
         let end = self.offset_of(pointer).filter(|&end| end >= offset).ok_or(Damage::Pointer)?;
         Ok(self.bytes(offset..end))
     }
@@ -172,6 +173,8 @@ struct State {
     free: [Vec<usize>; 2],
     dice: Dice,
     base: u64,
+    /// The guards that are looked at after each call. Before a submission all guards are looked at.
+    reach: Reach,
     /// MDLs of free buffers.
     retired: Vec<usize>,
 }
@@ -274,8 +277,9 @@ pub(crate) type Written = Result<usize, Damage>;
 
 impl DmaBuffers {
     pub fn new(dice: Dice) -> Self {
-        let base = (1 << 32) + dice.below(1 << 16) * (1 << 20);
-        Self(RefCell::new(State { dice, base, ..State::default() }))
+        let drawn = dice.below(1 << 16);
+        let reach = if drawn.is_multiple_of(8) { Reach::Far } else { Reach::Near };
+        Self(RefCell::new(State { dice, base: (1 << 32) + drawn * (1 << 20), reach, ..State::default() }))
     }
 
     /// The place for an operation at `offset` of the manager's paging buffer `key` of `size` bytes.
@@ -306,8 +310,9 @@ impl DmaBuffers {
 
     /// Copies the bytes from a call, up to the pointer `dma`, to `into`.
     pub fn take_dma(&self, place: Place, dma: *const u8, into: &mut [u8]) -> Written {
-        let slot = &mut self.0.borrow_mut().slots[place.number];
-        let written = slot.room.written(place.offset, dma)?;
+        let State { slots, reach, .. } = &mut *self.0.borrow_mut();
+        let slot = &mut slots[place.number];
+        let written = slot.room.written(place.offset, dma, *reach)?;
         let length = written.len();
         into.get_mut(..length).ok_or(Damage::Pointer)?.copy_from_slice(written);
         slot.used = place.offset + length;
@@ -316,8 +321,9 @@ impl DmaBuffers {
 
     /// Copies the private data from a call, up to the pointer `private`, to `into`.
     pub fn take_private(&self, place: Place, private: *const u8, into: &mut [u8]) -> Written {
-        let slot = &mut self.0.borrow_mut().slots[place.number];
-        let written = slot.private.written(place.private_offset, private)?;
+        let State { slots, reach, .. } = &mut *self.0.borrow_mut();
+        let slot = &mut slots[place.number];
+        let written = slot.private.written(place.private_offset, private, *reach)?;
         let copied = written.len().min(into.len());
         into[..copied].copy_from_slice(&written[..copied]);
         let length = written.len();
@@ -377,11 +383,11 @@ impl DmaBuffers {
     pub fn must_be_whole(&self, number: usize, rule: &str, call: &str) {
         let slot = &mut self.0.borrow_mut().slots[number];
         let size = slot.room.size;
-        if let Some(damage) = slot.room.take_damage() {
+        if let Some(damage) = slot.room.take_damage(Reach::Far) {
             report(rule, format!("{call}: beside a DMA buffer of {size} bytes {damage}"));
         }
         let size = slot.private.size;
-        if let Some(damage) = slot.private.take_damage() {
+        if let Some(damage) = slot.private.take_damage(Reach::Far) {
             report(rule, format!("{call}: beside {size} bytes of private data {damage}"));
         }
     }

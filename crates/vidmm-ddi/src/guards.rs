@@ -3,9 +3,30 @@
 use std::any::type_name;
 use std::fmt;
 
-/// So many bytes behind the end of a buffer, and before the start, are looked at after each call.
+/// So many bytes behind the end of a buffer, and before the start, are guards.
 pub(crate) const BEHIND: usize = 2048;
 pub(crate) const BEFORE: usize = 256;
+
+/// So many guards nearest to a buffer are looked at after each call, on each side.
+const NEAR: usize = 64;
+
+/// The guards that are looked at: all of them in a share of the checks, since that costs more than a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Reach {
+    #[default]
+    Near,
+    Far,
+}
+
+impl Reach {
+    /// The numbers of bytes before the start and behind the end.
+    pub fn bytes(self) -> (usize, usize) {
+        match self {
+            Self::Near => (NEAR, NEAR),
+            Self::Far => (BEFORE, BEHIND),
+        }
+    }
+}
 
 /// The bytes.
 pub(crate) const GUARD: u8 = 0xC5;

@@ -28,6 +28,9 @@ struct CCandidate {
     size: u64,
 }
 
+/// Stands for the name of a policy that cannot be told.
+const UNKNOWN: &str = "of a library";
+
 /// The candidates of a library, and behind the header's fields our own.
 #[repr(C)]
 struct CCandidates {
@@ -275,7 +278,7 @@ impl Policy for CPolicy {
 unsafe fn asked<'a>(of: *const CCandidates, function: &'static str) -> Option<&'a mut dyn Candidates> {
     // SAFETY: by the caller.
     let Some(of) = (unsafe { of.as_ref() }) else {
-        report("of a library", function, PolicyRule::HookReturns, || "the candidates are NULL".to_owned());
+        report(UNKNOWN, function, PolicyRule::HookReturns, || "the candidates are NULL".to_owned());
         return None;
     };
     let present = of.candidates.get();

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::fence_pages::FencePages;
-use super::thunks::PrivateData;
+use super::private_data::PrivateData;
 use crate::call::{Call, FenceValue, Reply};
 use crate::log::CallLog;
 use crate::session::Session;

@@ -6,5 +6,6 @@ mod client;
 mod dxcore;
 mod fence_pages;
 mod helper;
+mod private_data;
 mod thunks;
 mod tokens;

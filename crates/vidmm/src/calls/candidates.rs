@@ -1,5 +1,5 @@
 //! Candidates: the allocations with a choice of homes in a MakeResident (D30). All joining allocations are candidates, and so are movable
-//! allocations of the list; everything else keeps the present home. A device keeps its allocations with several homes in a set, so no call
+//! allocations of the list; everything else keeps the present home. A device keeps a set of the allocations with several homes. No call
 //! walks the list.
 
 use alloc::{collections::BTreeSet, vec::Vec};

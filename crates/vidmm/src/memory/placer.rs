@@ -41,7 +41,7 @@ impl Placer {
     ///
     /// # Panics
     ///
-    /// If some of it cannot be taken: it was decided that it can.
+    /// If a part cannot be taken: the decision found the range free.
     pub fn take_at(&mut self, range: Extent, after: &mut Vec<PlanNo>) {
         match self {
             Placer::Pages(pages) => pages.take_at(range, |plan| after.push(plan)),
@@ -195,7 +195,7 @@ impl PagePlacer {
     ///
     /// # Panics
     ///
-    /// If some of it cannot be taken: it was decided that it can.
+    /// If a part cannot be taken: the decision found the range free.
     pub fn take_at(&mut self, range: Extent, mut after: impl FnMut(PlanNo)) {
         let mut taken: u64 = self.free.inside(range).map(|free| free.size).sum();
         self.free.take_all_of(range);

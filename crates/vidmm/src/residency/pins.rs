@@ -20,7 +20,7 @@ use crate::{
     shares::Shares,
 };
 
-/// What a change of an entry means for the allocation among the victims.
+/// The effect of a change of an entry on the queue of victims.
 enum Change {
     None,
     /// The entry pins the allocation. The device's record of pinned allocations may have grown.

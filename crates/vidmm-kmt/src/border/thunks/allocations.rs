@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use windows_sys::Wdk::Graphics::Direct3D as wdk;
 
-use super::sharing::PrivateData;
+use super::sharing::private_data_of;
 use super::{bits, elements, pointer};
 use crate::border::{blobs, client};
 use crate::call::{Call, Reply};
@@ -45,7 +45,7 @@ thunks! {
             }
             if is_shared {
                 // SAFETY: the kinds of the union are one pointer; the caller's private data have so many bytes.
-                let private = unsafe { PrivateData::of(args, &infos) };
+                let private = unsafe { private_data_of(args, &infos) };
                 client::with(|client| client.share(resource, private));
                 args.hGlobalShare = if flags & NT_SECURITY_SHARING == 0 { resource } else { 0 };
             }

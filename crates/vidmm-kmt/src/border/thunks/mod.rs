@@ -76,8 +76,6 @@ mod semaphores;
 mod sharing;
 mod work;
 
-pub use sharing::PrivateData;
-
 /// Defines functions that are not supported.
 macro_rules! not_supported {
     ($($name:ident)*) => {$(

@@ -7,19 +7,12 @@ use windows_sys::Wdk::Graphics::Direct3D as wdk;
 
 use super::{elements, fence_address};
 use crate::border::client;
+use crate::border::private_data::PrivateData;
 use crate::call::{Call, Reply};
 use crate::status::Status;
 
 /// The first word of a file of handles: "VidmmShr".
 const MAGIC: u64 = u64::from_le_bytes(*b"VidmmShr");
-
-/// The private data of a shared resource, which those who open the resource get.
-#[derive(Default)]
-pub struct PrivateData {
-    runtime: Vec<u8>,
-    resource: Vec<u8>,
-    allocations: Vec<Vec<u8>>,
-}
 
 /// Bytes of the caller's.
 ///
@@ -31,28 +24,22 @@ unsafe fn bytes(data: *const c_void, size: u32) -> Vec<u8> {
     unsafe { elements(data.cast::<u8>(), size) }
 }
 
-impl PrivateData {
-    /// The private data of a resource that is created.
-    ///
-    /// # Safety
-    ///
-    /// The private data of the structs are readable.
-    pub unsafe fn of(args: &wdk::D3DKMT_CREATEALLOCATION, infos: &[wdk::D3DDDI_ALLOCATIONINFO2]) -> Self {
-        // SAFETY: the caller says so, and the kinds of the union are one pointer.
-        unsafe {
-            Self {
-                runtime: bytes(args.pPrivateRuntimeData, args.PrivateRuntimeDataSize),
-                resource: bytes(args.Anonymous1.pPrivateDriverData, args.PrivateDriverDataSize),
-                allocations: infos
-                    .iter()
-                    .map(|info| bytes(info.pPrivateDriverData, info.PrivateDriverDataSize))
-                    .collect(),
-            }
+/// The private data of a resource that is created.
+///
+/// # Safety
+///
+/// The private data of the structs are readable.
+pub unsafe fn private_data_of(
+    args: &wdk::D3DKMT_CREATEALLOCATION,
+    infos: &[wdk::D3DDDI_ALLOCATIONINFO2],
+) -> PrivateData {
+    // SAFETY: the caller says so, and the kinds of the union are one pointer.
+    unsafe {
+        PrivateData {
+            runtime: bytes(args.pPrivateRuntimeData, args.PrivateRuntimeDataSize),
+            resource: bytes(args.Anonymous1.pPrivateDriverData, args.PrivateDriverDataSize),
+            allocations: infos.iter().map(|info| bytes(info.pPrivateDriverData, info.PrivateDriverDataSize)).collect(),
         }
-    }
-
-    fn total(&self) -> usize {
-        self.allocations.iter().map(Vec::len).sum()
     }
 }
 

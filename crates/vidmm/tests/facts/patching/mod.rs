@@ -258,7 +258,7 @@ impl Kmd for Driver {
         let done = *render.multipass_offset as usize;
         let rest = &render.command[done..];
         self.render_room = self.render_room.max(render.dma_buffer.len());
-        // A DMA buffer ends with a whole portion, which programs its state and binds what it uses.
+        // A DMA buffer ends with a whole portion: each portion programs the state and binds the slots.
         let room = render.dma_buffer.len().min(self.render_bytes_max);
         let splits = render.patch_location_list_in.iter().map(|location| location.split_offset as usize);
         let ends = splits.filter_map(|split| split.checked_sub(done)).chain([rest.len()]);
