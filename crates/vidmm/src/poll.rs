@@ -132,6 +132,7 @@ impl VidMm {
             || !self.plans.stream.is_empty()
             || self.plans.builder.has_work()
             || (self.state.adapter.is_physical() && !self.work.queued.is_empty())
+            || self.schedule.cleaner.is_due(&self.state)
     }
 
     /// Grants requests that have room, and builds decided plans.
@@ -156,6 +157,10 @@ impl VidMm {
             }
         }
         self.plans.enter(&mut self.state, host);
+        if self.schedule.cleaner.is_due(&self.state) {
+            self.schedule.clean(&mut self.state, &mut self.plans);
+            self.plans.enter(&mut self.state, host);
+        }
         self.plans.build(&mut self.state, kmd, host);
     }
 }

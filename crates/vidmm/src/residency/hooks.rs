@@ -1,7 +1,7 @@
 //! The hooks of a policy: it hears of uses and places. The documented order needs none of it.
 
 use crate::{
-    adapter::Adapter, budget::account::Account, id::AllocationIx, objects::Objects, policy::Subject,
+    adapter::Adapter, budget::account::Account, id::AllocationIx, objects::Objects, policy::{Candidate, Subject},
     residency::Residents,
 };
 
@@ -32,6 +32,13 @@ impl Residents {
         if let Some(policy) = &mut self.policy {
             policy.gone(subject(objects, index));
         }
+    }
+
+    /// Whether the content of a candidate may be copied out ahead of the eviction (D37).
+    pub(crate) fn cleans(&self, objects: &Objects, index: AllocationIx) -> bool {
+        let allocation = &objects[index];
+        let candidate = Candidate { slot: index.at(), rank: allocation.rank(), size: allocation.size };
+        self.policy.as_ref().is_none_or(|policy| policy.cleans(candidate))
     }
 
     /// The rank of an allocation that no list names after submission `last_use` of all devices'.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vidmm::contract::{AllocationFlags2, KmdAllocationHandle};
 use vidmm::{DeviceId, Extent, PAGE_SIZE, PageSize, PagingQueueId, PlanNo, ProcessId, SegmentId};
 
+use super::cleaning::Begun;
 use super::aspects::{Charge, CpuView, Offer, Pool, Residency};
 use super::list_entry::{ListEntry, Writes};
 use super::segment::{Run, runs_of};
@@ -56,6 +57,8 @@ pub(super) struct Allocation {
     pub moved_at: u64,
     /// The last plan that brings it up to date, until which its copy alone is right; 0 is none.
     pub refreshed_by: PlanNo,
+    /// The parts of it that are clean while the others are to follow.
+    pub cleaning: Option<Begun>,
     /// Its backing store has content.
     pub backed: bool,
     /// Engines reached its backing store since that had no content.

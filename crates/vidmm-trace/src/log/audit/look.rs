@@ -6,7 +6,8 @@ use vidmm::{Event, MemorySegmentGroup, TrimFlags, TrimIntervals};
 
 use super::Audit;
 use super::allocation::Place;
-use super::aspects::Pool;
+use super::aspects::{Chunk, Pool};
+use super::cleaning::Said;
 use super::demands::Weight;
 use super::fences::Queue;
 use super::finding::Invariant;
@@ -221,6 +222,9 @@ impl Audit {
             }
             Event::Placed { plan, allocation, segment, ref extents, content } => {
                 self.placed(allocation, Place { plan, segment, extents: extents.clone() }, content);
+            }
+            Event::Cleaned { plan, allocation, offset, size, is_last, ahead, watermark } => {
+                self.cleaned(plan, allocation, Said { part: Chunk { offset, size }, is_last, ahead, watermark });
             }
             Event::Refreshed { plan, allocation } => self.refreshed(plan, allocation),
             Event::PageTablePlaced { plan, process, level, page_size, virtual_address, address, size } => {

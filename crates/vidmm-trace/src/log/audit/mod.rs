@@ -16,6 +16,7 @@ mod aperture;
 mod budgets;
 mod buffers;
 mod calls;
+mod cleaning;
 mod cpu_views;
 mod content;
 mod decisions;

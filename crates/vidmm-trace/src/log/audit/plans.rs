@@ -7,6 +7,7 @@ use vidmm::event::ContentSource;
 use vidmm::{AllocationId, DeviceId, Extent, PhysicalAddress, PlanNo, SegmentId};
 
 use super::allocation::{Mapping, Place};
+use super::cleaning::CleanPart;
 use super::finding::Invariant;
 use super::list_entry::Span;
 use super::notifications::Notices;
@@ -31,6 +32,8 @@ pub(super) struct Plan {
     pub leaving: Vec<AllocationId>,
     /// Those of them that are copied out.
     pub copied: Vec<AllocationId>,
+    /// The allocations of which it copies a part that stay.
+    pub cleaned: Vec<AllocationId>,
     /// The allocations that it moves, in order: where to, or out.
     pub moves: Vec<(AllocationId, Option<Place>)>,
     /// Plans that it must follow, and why.
@@ -76,6 +79,8 @@ pub(super) enum Stage {
 pub(super) struct Steps {
     pub victims: Vec<Victim>,
     pub arrivals: Vec<Arrival>,
+    /// The part of an allocation that is copied out and stays.
+    pub clean: Option<CleanPart>,
     /// Page tables that are initialised, and where.
     pub placed_tables: Vec<(KmdProcessHandle, PhysicalAddress, Table)>,
     /// Page tables that are freed.
@@ -207,9 +212,8 @@ impl Plans {
     /// The ranges that plans which have not retired take out of an allocation's place.
     pub fn halfway_out(&self, id: AllocationId) -> Halfway {
         let leaving = |plan: &&Plan| plan.leaving.contains(&id);
-        let copied = |plan: &Plan| plan.copied.contains(&id);
-        let mut out = self.plans.values().filter(leaving).peekable();
-        Halfway { is_out: out.peek().is_some(), is_copied: out.any(copied) }
+        let copied = |plan: &Plan| plan.copied.contains(&id) || plan.cleaned.contains(&id);
+        Halfway { is_out: self.plans.values().any(|plan| leaving(&plan)), is_copied: self.plans.values().any(copied) }
     }
 
     /// The allocations that plans take out which wait for work to end.
