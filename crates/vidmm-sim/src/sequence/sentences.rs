@@ -52,7 +52,8 @@ pub(super) fn sentence(numbered: &NumberedEvent, names: &Names) -> Option<(&'sta
             ("out", format!("{allocation} leaves {place}{copied}: {}", reason(*why)))
         }
         Event::Cleaned { allocation, offset, size, is_last, ahead, watermark, .. } => {
-            let (what, end) = (part(&names.allocation(*allocation), *offset, *size), if *is_last { ", all clean" } else { "" });
+            let (what, end) =
+                (part(&names.allocation(*allocation), *offset, *size), if *is_last { ", all clean" } else { "" });
             let (ahead, watermark) = (ByteSize(*ahead), ByteSize(*watermark));
             ("clean", format!("{what} is copied out ahead{end}: {ahead} of the {watermark} at the cold end go before"))
         }

@@ -265,7 +265,8 @@ impl World {
             adapter.exchange_after = Duration { ns: aside.log_within(1 << 18, 1 << 28) };
         }
         // Only of local memory with page tables; elsewhere the manager copies nothing ahead.
-        if !is_speed && has_local_memory && aside.chance(60) {
+        let is_likely = if habits.lazy_evictions > 50 { 90 } else { 30 };
+        if !is_speed && has_local_memory && aside.chance(is_likely) {
             let (watermark, link) = (aside.within(1, 100) as u8, aside.within(1, 100) as u8);
             adapter.write_behind = WriteBehindSettings { watermark, link };
         }

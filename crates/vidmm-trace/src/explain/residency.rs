@@ -221,7 +221,9 @@ fn cleaned(event: &Event, tale: &mut Tale) {
         ));
     }
     if is_last {
-        tale.tell(format!("All its content was copied out ahead (plan {plan}): an eviction before the next write copies nothing."));
+        tale.tell(format!(
+            "All its content was copied out ahead (plan {plan}): an eviction before the next write copies nothing."
+        ));
     }
 }
 

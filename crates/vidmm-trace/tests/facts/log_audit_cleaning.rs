@@ -16,12 +16,12 @@ fn is_cleaned(event: &Event) -> bool {
     matches!(event, Event::Cleaned { .. })
 }
 
-/// A plan copies `A` out where it is.
+/// A plan copies `A` out in place.
 fn clean(plan: PlanNo) -> Vec<Event> {
     [vec![cleaned(plan), decided(plan, &[], &[]), Event::PlanEntered { plan }], copied_out(plan), ended(plan)].concat()
 }
 
-/// Submission 3 writes to `A`, which is cleaned then. `B` comes, and `A` goes with a copy or without.
+/// Submission 3 writes to `A`, and `A` is cleaned. `B` comes, and `A` goes with a copy or without.
 fn cleaned_and_evicted(copied: bool) -> Broken {
     story_and(
         [
@@ -68,19 +68,19 @@ fn d37_enough_of_the_cold_end_is_clean_already() {
 }
 
 #[test]
-fn i10_a_part_is_copied_that_is_not_the_one_that_is_told() {
+fn i10_another_part_is_copied_than_the_event_says() {
     change(|size, is_last, ..| (*size, *is_last) = (*size - 0x1000, false)).breaks(I10);
     change(|_, is_last, ..| *is_last = false).breaks(I10);
 }
 
 #[test]
-fn d37_work_that_was_handed_out_may_write_to_it() {
+fn d37_work_under_way_may_write_to_the_allocation() {
     let ends = Event::Completed { signal: fence(RENDER, 3) };
     cleaned_and_evicted(false).move_before(is(ends), |event| *event == decided(6, &[], &[])).breaks(D37);
 }
 
 #[test]
-fn d37_a_list_names_it() {
+fn d37_a_list_names_the_allocation() {
     let leaves = evict(A, EvictFlags::EVICT_ONLY_IF_NECESSARY, 3);
     cleaned_and_evicted(false).move_before(is(leaves), |event| *event == decided(6, &[], &[])).breaks(D37);
 }
@@ -91,7 +91,7 @@ fn d37_the_paging_engine_has_something_else_to_do() {
 }
 
 #[test]
-fn d37_its_owner_has_offered_it() {
+fn d37_the_owner_has_offered_the_allocation() {
     let (device, allocations, priority) = (device(), vec![A.id()], OfferPriority::Low);
     let offered = Event::Offered { device, allocations, priority, flags: OfferFlags::empty(), after_submission: 3 };
     cleaned_and_evicted(false).insert_before(is_cleaned, offered).breaks(D37);

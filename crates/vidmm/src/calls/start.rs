@@ -6,8 +6,8 @@ use crate::{
     adapter::{
         self, Adapter, ApertureSegment, MemorySegment, NotificationRevision,
         patching::{Patching, PreparationKnobs},
-        write_behind::WriteBehind,
         verifier::VerifierKnobs,
+        write_behind::WriteBehind,
     },
     addresses::Addresses,
     budget::{
@@ -38,7 +38,7 @@ use crate::{
     policy::{Policy, PolicyChoice, PolicyInUse},
     requests::Requests,
     residency::Residents,
-    schedule::{Schedule, cleaning::Cleaner},
+    schedule::{Schedule, cleaner::Cleaner},
     shares::Shares,
     state::State,
     units::{Extent, Nanoseconds, PAGE_SIZE, PhysicalAddress, SegmentId},
@@ -167,7 +167,7 @@ impl VidMm {
         // BPB-51 knows a copy out of a memory segment only with an eviction: the driver says whether it takes others.
         let write_behind =
             if info.write_behind && adapter.has_page_tables() { options.write_behind } else { WriteBehind::OFF };
-        let memory_bytes = accounts.memory().map(|account| memory.placers[account].size()).sum();
+        let memory_bytes = accounts.memory().map(|account| memory.placers[account].size()).fold(0, u64::saturating_add);
         let mut manager = Self {
             state: State {
                 adapter,

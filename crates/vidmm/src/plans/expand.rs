@@ -16,8 +16,8 @@ use crate::{
     id::{PlanNo, ProcessIx},
     objects::{allocation::Store, process::Processes},
     plans::{
-        ApertureRange, CleanPart, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, ProcessTable, PteRange, Step, Steps,
-        UnmapNotice, Windows, ZeroRange, large_pages,
+        ApertureRange, CleanPart, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, ProcessTable, PteRange,
+        Step, Steps, UnmapNotice, Windows, ZeroRange, large_pages,
         table::{self, PteTarget, TableWriter, write_zero},
     },
     units::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId},

@@ -22,8 +22,8 @@ pub(crate) mod views;
 use crate::{contract::KmdContextHandle, plans::builder::Builder};
 pub(crate) use expand::{BuildEnv, Cursor, expand, lent};
 pub(crate) use plan::{
-    ApertureRange, CleanPart, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, ProcessTable, PteRange, Retire, Rotation,
-    UnmapNotice, ZeroRange,
+    ApertureRange, CleanPart, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, ProcessTable, PteRange, Retire,
+    Rotation, UnmapNotice, ZeroRange,
 };
 pub(crate) use step::{Step, Steps};
 pub(crate) use stream::{Abandoned, Stream};

@@ -93,8 +93,7 @@ pub trait Policy: Debug + Send {
 
     /// Whether the content of a candidate at the cold end may be copied out ahead of the eviction (D37). The order of the copies is
     /// that of the ranks. A policy that expects another write before the eviction says no.
-    fn cleans(&self, candidate: Candidate) -> bool {
-        let Candidate { .. } = candidate;
+    fn cleans(&self, _candidate: Candidate) -> bool {
         true
     }
 

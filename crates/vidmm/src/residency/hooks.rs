@@ -1,7 +1,11 @@
 //! The hooks of a policy: it hears of uses and places. The documented order needs none of it.
 
 use crate::{
-    adapter::Adapter, budget::account::Account, id::AllocationIx, objects::Objects, policy::{Candidate, Subject},
+    adapter::Adapter,
+    budget::account::Account,
+    id::AllocationIx,
+    objects::Objects,
+    policy::{Candidate, Subject},
     residency::Residents,
 };
 

@@ -1,6 +1,7 @@
 //! The schedule: turns of devices, trims, power, and the order of grants.
 
-pub(crate) mod cleaning;
+pub(crate) mod cleaner;
+mod cleaning;
 pub(crate) mod deferred;
 mod exchange;
 pub(crate) mod grant;
@@ -20,7 +21,7 @@ use crate::{
     budget::MemorySegmentGroup,
     event::trim::TrimIntervals,
     id::{DeviceIx, Slots, TrimNotificationId, TrimNotificationIx, kind},
-    schedule::{cleaning::Cleaner, waiting::Turns},
+    schedule::{cleaner::Cleaner, waiting::Turns},
     units::Nanoseconds,
 };
 

@@ -231,7 +231,10 @@ fn a_reset_during_a_copy_loses_the_content_and_says_so() {
         world.poll();
         world.fault(PAGING, 0xBAD_0000);
         world.run_all();
-        let lost = world.events.iter().any(|event| matches!(event, Event::ContentLost { allocation, .. } if *allocation == cold));
+        let lost = world
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::ContentLost { allocation, .. } if *allocation == cold));
         assert_eq!(lost, !is_over, "content that was copied out to its end is right after a reset");
     }
 }

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vidmm::contract::{AllocationFlags2, KmdAllocationHandle};
 use vidmm::{DeviceId, Extent, PAGE_SIZE, PageSize, PagingQueueId, PlanNo, ProcessId, SegmentId};
 
-use super::cleaning::Begun;
-use super::aspects::{Charge, CpuView, Offer, Pool, Residency};
+use super::aspects::{Begun, Charge, CpuView, Offer, Pool, Residency};
 use super::list_entry::{ListEntry, Writes};
 use super::segment::{Run, runs_of};
 

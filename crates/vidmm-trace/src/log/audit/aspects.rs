@@ -31,6 +31,15 @@ pub(super) struct Chunk {
     pub size: u64,
 }
 
+/// The cleaning of an allocation that is clean in part.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    /// The event of the first part.
+    pub at: u64,
+    /// The first byte of the next part.
+    pub next: u64,
+}
+
 /// The way in which a list counts an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Charge {

@@ -1,34 +1,15 @@
 //! Cleaning: content is copied out ahead of an eviction, while its allocation stays in place (D37).
 
-use vidmm::{AllocationId, PlanNo};
+use vidmm::{AllocationId, PAGE_SIZE_64K, PlanNo};
 
 use super::Audit;
 use super::allocation::Place;
-use super::aspects::Chunk;
+use super::aspects::{Begun, Chunk};
 use super::finding::Invariant;
 use super::list_entry::Writes;
-use super::plans::Stage;
+use super::plans::{CleanPart, Stage};
 
-/// The cleaning of an allocation that is clean in part.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Begun {
-    /// The event of the first part.
-    at: u64,
-    /// The first byte of the next part.
-    next: u64,
-}
-
-/// The part of an allocation that a plan copies out.
-#[derive(Debug)]
-pub(super) struct CleanPart {
-    pub allocation: AllocationId,
-    place: Place,
-    part: Chunk,
-    /// Bytes copied so far.
-    moved: u64,
-}
-
-/// What an event says of a part.
+/// The claims of an event about a part.
 pub(super) struct Said {
     pub part: Chunk,
     pub is_last: bool,
@@ -36,8 +17,36 @@ pub(super) struct Said {
     pub watermark: u64,
 }
 
+/// The longest chunk, in nanoseconds.
+const CHUNK_NS: u64 = 250_000;
+
+/// The link, as cleaned parts show the link.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    /// The last part: the plan, the bytes, and the time of the decision.
+    last: Option<(PlanNo, u64, u64)>,
+    /// The bytes that the link carries in the time of a chunk; none before the first part has ended.
+    chunk_bytes: Option<u64>,
+}
+
+impl Link {
+    /// A plan has retired. The plan of the last part shows the speed of the link.
+    pub fn retired(&mut self, plan: PlanNo, at: u64) {
+        if let Some((_, bytes, began_at)) = self.last.take_if(|(last, ..)| *last == plan) {
+            let took = at.saturating_sub(began_at).max(1);
+            let carried = u128::from(bytes) * u128::from(CHUNK_NS) / u128::from(took);
+            self.chunk_bytes = Some(u64::try_from(carried).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// The most bytes of a part: the bytes that the link carries in the time of a chunk, and at least 64 KiB.
+    fn most(&self) -> u64 {
+        self.chunk_bytes.unwrap_or(0).max(PAGE_SIZE_64K)
+    }
+}
+
 impl Audit {
-    /// A plan copies a part of an allocation out, which stays. The reason must hold, nobody may be waiting for the paging engine, and
+    /// A plan copies a part of a staying allocation out. The reason must hold, nobody may be waiting for the paging engine, and
     /// nothing may write meanwhile.
     pub(super) fn cleaned(&mut self, plan: PlanNo, id: AllocationId, said: Said) {
         let Said { part, is_last, ahead, watermark } = said;
@@ -46,10 +55,19 @@ impl Audit {
             format!("{id} is cleaned, but {ahead} bytes go before it, and {watermark} are to be clean")
         });
         let in_stream = self.plans.all().any(|plan| plan.stage == Stage::Entered);
-        let is_idle = !in_stream && self.fences.engine(self.fences.paging_engine).is_none_or(|books| books.in_flight.is_empty());
+        let is_idle =
+            !in_stream && self.fences.engine(self.fences.paging_engine).is_none_or(|books| books.in_flight.is_empty());
         self.findings.check(is_idle, Invariant::D37, || {
             format!("{id} is cleaned while the paging engine has something else to do")
         });
+        self.findings.check(part.size <= self.link.most(), Invariant::D37, || {
+            format!(
+                "{} bytes of {id} are cleaned at once, and the link carries {} in 250 us",
+                part.size,
+                self.link.most()
+            )
+        });
+        self.link.last = Some((plan, part.size, self.at));
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         let place = allocation.decided.clone().filter(|place| self.places.is_memory(place.segment));
         let may_be_kept = allocation.offer.is_none()
@@ -58,7 +76,7 @@ impl Audit {
             && !allocation.seen_in_backing_store
             && !allocation.existing_sys_mem;
         self.findings.check(place.is_some() && may_be_kept, Invariant::D37, || {
-            format!("{id} is cleaned, but its content is not in a memory segment alone, or its owner or the CPU has it")
+            format!("{id} is cleaned, but the content is not in a memory segment alone, or the owner or the CPU has the content")
         });
         let Some(place) = place else { return };
         self.findings.check(self.plans.is_retired(allocation.last_plan), Invariant::D37, || {
@@ -70,9 +88,16 @@ impl Audit {
         };
         let goes_on = begun.is_some_and(|begun| begun.next == part.offset);
         let end = part.offset.saturating_add(part.size);
-        self.findings.check(goes_on && is_last == (end == allocation.size) && end <= allocation.size, Invariant::I10, || {
-            format!("{part:?} of {id} is cleaned, which has {} bytes and is clean as said: {begun:?}", allocation.size)
-        });
+        self.findings.check(
+            goes_on && is_last == (end == allocation.size) && end <= allocation.size,
+            Invariant::I10,
+            || {
+                format!(
+                    "{part:?} of {id} is cleaned, which has {} bytes and is clean as said: {begun:?}",
+                    allocation.size
+                )
+            },
+        );
         let since = begun.map_or(0, |begun| begun.at);
         for (device_id, entry) in &allocation.lists {
             let Some(device) = self.devices.get(device_id) else { continue };
@@ -112,11 +137,30 @@ impl Audit {
         Some(place)
     }
 
-    /// A plan is built to its end: it has copied the part that it was to copy.
+    /// A plan is built to its end: the whole part is copied.
     pub(super) fn check_is_clean(&mut self, plan: PlanNo, clean: &CleanPart) {
         let CleanPart { allocation, part, moved, .. } = clean;
         self.findings.check(*moved == part.size, Invariant::I10, || {
             format!("plan {plan} ends with {moved} bytes of {allocation} cleaned, which must be {}", part.size)
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_no_larger_than_the_bytes_carried_in_250_us() {
+        let mut link = Link::default();
+        assert_eq!(link.most(), PAGE_SIZE_64K, "nothing is known of the link");
+        link.last = Some((7, PAGE_SIZE_64K, 1_000));
+        link.retired(6, 2_000);
+        assert_eq!(link.most(), PAGE_SIZE_64K, "that was another plan");
+        link.retired(7, 26_000);
+        assert_eq!(link.most(), 10 * PAGE_SIZE_64K);
+        link.last = Some((8, PAGE_SIZE_64K, 30_000));
+        link.retired(8, 1_030_000);
+        assert_eq!(link.most(), PAGE_SIZE_64K, "the least part");
     }
 }

@@ -238,7 +238,10 @@ impl Audit {
             Event::PlanDecided { plan, ref waits, ref after } => self.plan_decided(plan, waits, after),
             Event::PlanEntered { plan } => self.plan_entered(plan),
             Event::PlanBuilt { plan, signal } => self.plan_built(plan, signal),
-            Event::PlanRetired { plan } => self.plan_retired(plan),
+            Event::PlanRetired { plan } => {
+                self.link.retired(plan, self.at);
+                self.plan_retired(plan);
+            }
             // Paging.
             Event::PagingOperation { plan, ref operation, status, offset, bytes, .. } => {
                 self.check_goes_on(operation, status);

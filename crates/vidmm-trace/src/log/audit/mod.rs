@@ -144,6 +144,7 @@ pub struct Audit {
     shadow: Shadow,
     views: TableViews,
     fences: Fences,
+    link: cleaning::Link,
     plans: Plans,
     portions: Portions,
     /// Work was handed out before all that was decided was carried out: it is not held until then, as ForceSynchronousEvict would

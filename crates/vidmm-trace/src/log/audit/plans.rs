@@ -7,7 +7,7 @@ use vidmm::event::ContentSource;
 use vidmm::{AllocationId, DeviceId, Extent, PhysicalAddress, PlanNo, SegmentId};
 
 use super::allocation::{Mapping, Place};
-use super::cleaning::CleanPart;
+use super::aspects::Chunk;
 use super::finding::Invariant;
 use super::list_entry::Span;
 use super::notifications::Notices;
@@ -32,7 +32,7 @@ pub(super) struct Plan {
     pub leaving: Vec<AllocationId>,
     /// Those of them that are copied out.
     pub copied: Vec<AllocationId>,
-    /// The allocations of which it copies a part that stay.
+    /// The staying allocations with a copied part.
     pub cleaned: Vec<AllocationId>,
     /// The allocations that it moves, in order: where to, or out.
     pub moves: Vec<(AllocationId, Option<Place>)>,
@@ -79,7 +79,7 @@ pub(super) enum Stage {
 pub(super) struct Steps {
     pub victims: Vec<Victim>,
     pub arrivals: Vec<Arrival>,
-    /// The part of an allocation that is copied out and stays.
+    /// The copied part of a staying allocation.
     pub clean: Option<CleanPart>,
     /// Page tables that are initialised, and where.
     pub placed_tables: Vec<(KmdProcessHandle, PhysicalAddress, Table)>,
@@ -103,6 +103,16 @@ pub(super) struct Victim {
     pub discards: Option<Vec<u64>>,
     /// The notifications that its driver is to hear before anything is done to it.
     pub notices: Notices,
+}
+
+/// A part of a staying allocation, copied out by a plan.
+#[derive(Debug)]
+pub(super) struct CleanPart {
+    pub allocation: AllocationId,
+    pub place: Place,
+    pub part: Chunk,
+    /// Bytes copied so far.
+    pub moved: u64,
 }
 
 /// An allocation that comes in.

@@ -15,7 +15,7 @@ impl Allocation {
         self.state |= AllocationState::CLEANED;
     }
 
-    /// Nobody waits any longer to hear what became of the clean content.
+    /// The fate of the clean content is known.
     pub fn forget_cleaned(&mut self) {
         self.state -= AllocationState::CLEANED;
     }
