@@ -69,8 +69,8 @@ fn d37_enough_of_the_cold_end_is_clean_already() {
 
 #[test]
 fn i10_another_part_is_copied_than_the_event_says() {
-    change(|size, is_last, ..| (*size, *is_last) = (*size - 0x1000, false)).breaks(I10);
-    change(|_, is_last, ..| *is_last = false).breaks(I10);
+    change(|size, is_last, _, _| (*size, *is_last) = (*size - 0x1000, false)).breaks(I10);
+    change(|_, is_last, _, _| *is_last = false).breaks(I10);
 }
 
 #[test]
