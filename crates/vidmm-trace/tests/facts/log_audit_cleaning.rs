@@ -23,12 +23,13 @@ fn clean(plan: PlanNo) -> Vec<Event> {
 
 /// Submission 3 writes to `A`, and `A` is cleaned. `B` comes, and `A` goes with a copy or without.
 fn cleaned_and_evicted(copied: bool) -> Broken {
+    let b_comes = b_comes_for(7, 5, leaves(7, A, &A_AT, copied, EvictReason::RoomWanted));
     story_and(
         [
             works(3, 5),
             vec![evict(A, EvictFlags::EVICT_ONLY_IF_NECESSARY, 3)],
             clean(6),
-            b_comes_for(7, 5, leaves(7, A, &A_AT, copied, EvictReason::RoomWanted)),
+            [vec![make_resident(B, 3, 5)], b_comes[1..].to_vec()].concat(),
             b_is_in(7, 5, copied),
         ]
         .concat(),
