@@ -3,8 +3,9 @@
 use crate::{
     event::Event,
     id::{AllocationIx, PlanNo},
-    objects::place::Place,
+    objects::{Objects, place::Place},
     plans::{CleanPart, InMemory, Plans, draft::Draft},
+    residency::pins,
     state::State,
 };
 
@@ -34,12 +35,10 @@ impl Plans {
         if offset == 0 {
             allocation.begin_cleaning();
         }
-        let is_last = offset + size == store.size;
-        if is_last {
-            allocation.end_cleaning();
-        }
+        let part = CleanPart { allocation: index, of: InMemory { account, extents, store }, offset, size };
+        let is_last = part.is_last();
         let mut draft = Draft { plan: self.stream.blank(), decided: true, ..Draft::default() };
-        draft.plan.clean(CleanPart { of: InMemory { account, extents, store }, offset, size });
+        draft.plan.clean(part);
         let statistics = state.moment.statistics_mut();
         statistics.bytes_paged_out += size;
         statistics.bytes_cleaned += size;
@@ -49,5 +48,13 @@ impl Plans {
         state.moment.record(|| Event::Cleaned { plan, allocation, offset, size, is_last, ahead, watermark });
         self.decide(&mut state.moment, &state.objects, draft);
         number
+    }
+}
+
+/// The copy of a part has ended. The last part makes the content clean, unless work that was handed out since the first part writes.
+pub(crate) fn settle(objects: &mut Objects, part: &CleanPart) {
+    if part.is_last() {
+        pins::note_writes_to(objects, part.allocation);
+        objects[part.allocation].end_cleaning();
     }
 }

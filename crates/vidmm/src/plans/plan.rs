@@ -220,10 +220,18 @@ pub(crate) struct PageOut {
 /// A part of the content of an allocation that stays in its memory segment.
 #[derive(Debug)]
 pub(crate) struct CleanPart {
+    pub allocation: AllocationIx,
     pub of: InMemory,
     /// The first byte, and the number of bytes.
     pub offset: u64,
     pub size: u64,
+}
+
+impl CleanPart {
+    /// Whether the content ends with the part.
+    pub fn is_last(&self) -> bool {
+        self.offset + self.size == self.of.store.size
+    }
 }
 
 /// Content that comes into a memory segment.

@@ -47,7 +47,6 @@ impl Halfway {
         let mut halfway = Self { leaving: BTreeSet::new(), notified: BTreeSet::new(), coming: BTreeMap::new() };
         for Abandoned { number, plan, fence_id, .. } in abandoned {
             halfway.leaving.extend(plan.out.iter().filter_map(Leaving::content).map(|out| out.from.store.handle));
-            halfway.leaving.extend(plan.clean.iter().map(|part| part.of.store.handle));
             let may_be_used = fence_id.is_some_and(|fence_id| fence_id <= awaited);
             let coming = plan.page_in.iter().filter_map(Coming::content).filter(|_| !may_be_used);
             halfway.coming.extend(coming.map(|page_in| (page_in.to.store.handle, page_in.is_as_left)));

@@ -57,7 +57,9 @@ pub(crate) struct Cleaner {
 #[derive(Debug)]
 struct Chunk {
     plan: PlanNo,
+    allocation: AllocationId,
     bytes: u64,
+    is_last: bool,
     began_at: Nanoseconds,
 }
 
@@ -96,7 +98,7 @@ impl Cleaner {
         self.seen = state.moment.event_number();
         self.earn(now);
         if self.under_way.as_ref().is_some_and(|chunk| plans.stream.is_retired(chunk.plan)) {
-            self.settle_chunk(now);
+            self.settle_chunk(state, now);
         }
         self.under_way.is_some()
     }
@@ -126,14 +128,16 @@ impl Cleaner {
         let is_last = end == state.objects[part.index].size;
         let plan = plans.plan_clean(state, &part);
         self.begun = (!is_last).then_some((id, end));
-        self.cleaned.extend(is_last.then_some(id));
-        self.under_way = Some(Chunk { plan, bytes: part.size, began_at: now });
+        self.under_way = Some(Chunk { plan, allocation: id, bytes: part.size, is_last, began_at: now });
         self.seen = state.moment.event_number();
     }
 
     /// The chunk under way has ended: its time is spent, and tells the speed of the bus.
-    fn settle_chunk(&mut self, now: Nanoseconds) {
-        let Some(Chunk { bytes, began_at, .. }) = self.under_way.take() else { return };
+    fn settle_chunk(&mut self, state: &State, now: Nanoseconds) {
+        let Some(Chunk { allocation: id, bytes, is_last, began_at, .. }) = self.under_way.take() else { return };
+        let record = state.objects.allocations.lookup(id).map(|index| &state.objects[index]);
+        let is_clean = is_last && record.is_ok_and(|allocation| !allocation.is(AllocationState::DIRTY));
+        self.cleaned.extend(is_clean.then_some(id));
         let took = (now - began_at).max(1);
         self.credit = self.credit.saturating_sub(i64::try_from(took).unwrap_or(i64::MAX));
         let in_chunk = u128::from(bytes) * u128::from(CHUNK) / u128::from(took);

@@ -199,7 +199,7 @@ fn copies_take_their_share_of_the_time_and_no_more() {
 }
 
 #[test]
-fn a_request_between_two_chunks_waits_for_one_chunk_at_most_and_voids_the_rest() {
+fn a_request_between_two_chunks_waits_for_none_and_voids_the_parts() {
     let (mut world, client) = world(256);
     let (cold, at) = written(&mut world, client, 200, 7);
     begin_a_chunk(&mut world);
@@ -210,32 +210,108 @@ fn a_request_between_two_chunks_waits_for_one_chunk_at_most_and_voids_the_rest()
     world.poll();
     world.complete(RENDER);
     world.evict(client, &[cold], IF_NECESSARY).unwrap();
+    clean_all(&mut world, |_| MILLISECOND);
+    let offsets: Vec<u64> = cleaned(&world).iter().map(|&(_, offset, ..)| offset).collect();
+    assert_eq!(offsets[..3], [0, 0, 64 << 10], "what was clean in part was written");
     squeeze(&mut world, 256);
-    assert!(was_copied(&world, cold), "what was clean in part was written");
+    assert!(!was_copied(&world, cold));
     world.bring_in(client, &[cold]);
     assert_eq!(read(&mut world, client, at), 8);
 }
 
+/// What happens while the only chunk of a written allocation is under way.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Meanwhile {
+    Nothing,
+    Write,
+    Eviction,
+    Offer,
+    PowerDown,
+}
+
 #[test]
-fn a_reset_during_a_copy_loses_the_content_and_says_so() {
-    for is_over in [false, true] {
+fn content_is_clean_when_the_copy_has_ended_without_a_write_and_no_earlier() {
+    use Meanwhile::*;
+    for meanwhile in [Nothing, Write, Eviction, Offer, PowerDown] {
+        let (mut world, client) = world(16);
+        let other = world.client();
+        let all = world.allocate(other, 16);
+        let (cold, at) = written(&mut world, client, 12, 7);
+        begin_a_chunk(&mut world);
+        assert_eq!(cleaned(&world), [(cold, 0, 12 * PAGE_SIZE, true)]);
+        match meanwhile {
+            Nothing => world.complete(PAGING),
+            Write => {
+                assert_eq!(world.make_resident(client, &[cold]).unwrap(), Residency::Resident);
+                world.submit(client, &[Access::Write(at, 8)]);
+                world.poll();
+                world.complete(PAGING);
+                world.complete(RENDER);
+                world.evict(client, &[cold], IF_NECESSARY).unwrap();
+            }
+            Eviction => {
+                let _: Residency = world.make_resident(other, &[all]).unwrap();
+                world.run_all();
+                world.destroy(all);
+            }
+            Offer => {
+                world.offer(client, &[cold], OfferPriority::Low).unwrap();
+                world.run_all();
+                let _: Reclaimed = world.reclaim(client, &[cold]).unwrap();
+            }
+            PowerDown => {
+                world.call(|vidmm, _, _| vidmm.power_down());
+                world.run_all();
+                world.call(|vidmm, _, _| vidmm.power_up());
+            }
+        }
+        squeeze(&mut world, 16);
+        let is_copied = matches!(meanwhile, Write | Eviction | PowerDown);
+        assert_eq!(was_copied(&world, cold), is_copied, "{meanwhile:?}");
+        world.bring_in(client, &[cold]);
+        assert_eq!(read(&mut world, client, at), if meanwhile == Write { 8 } else { 7 }, "{meanwhile:?}");
+        world.tear_down();
+    }
+}
+
+#[test]
+fn what_is_destroyed_or_discarded_during_a_copy_loses_its_store_after_the_copy() {
+    for is_discarded in [false, true] {
         let (mut world, client) = world(16);
         let (cold, _) = written(&mut world, client, 12, 7);
         begin_a_chunk(&mut world);
-        if is_over {
-            world.run_all();
+        let store = world.backing_store_bytes();
+        if is_discarded {
+            let flags = OfferFlags::OFFER_IMMEDIATELY | OfferFlags::ALLOW_DECOMMIT;
+            world.offer_with(client, &[cold], OfferPriority::Low, flags).unwrap();
+        } else {
+            world.destroy(cold);
         }
+        world.poll();
+        assert_eq!(world.backing_store_bytes(), store, "the copy goes there");
+        world.run_all();
+        assert_eq!(world.backing_store_bytes(), store - 12 * PAGE_SIZE);
+        world.tear_down();
+    }
+}
+
+#[test]
+fn a_reset_loses_content_unless_the_copy_has_ended() {
+    for is_over in [false, true] {
+        let (mut world, client) = world(16);
         let other = world.client();
         let wanted = world.allocate(other, 1);
+        let (cold, _) = written(&mut world, client, 12, 7);
+        begin_a_chunk(&mut world);
+        if is_over {
+            world.complete(PAGING);
+        }
         let _: Residency = world.make_resident(other, &[wanted]).unwrap();
         world.poll();
         world.fault(PAGING, 0xBAD_0000);
         world.run_all();
-        let lost = world
-            .events
-            .iter()
-            .any(|event| matches!(event, Event::ContentLost { allocation, .. } if *allocation == cold));
-        assert_eq!(lost, !is_over, "content that was copied out to its end is right after a reset");
+        let is_loss = |event: &Event| matches!(event, Event::ContentLost { allocation, .. } if *allocation == cold);
+        assert_eq!(world.events.iter().any(is_loss), !is_over);
     }
 }
 

@@ -1,10 +1,13 @@
 //! Cleaning: content is copied out ahead of an eviction, while its allocation stays in place (D37).
 
-use vidmm::{AllocationId, PAGE_SIZE_64K, PlanNo};
+use std::collections::BTreeMap;
+
+use vidmm::{AllocationId, DeviceId, PAGE_SIZE_64K, PlanNo};
 
 use super::Audit;
-use super::allocation::Place;
+use super::allocation::{Allocation, Place};
 use super::aspects::{Begun, Chunk};
+use super::device::Device;
 use super::finding::Invariant;
 use super::list_entry::Writes;
 use super::plans::{CleanPart, Stage};
@@ -45,6 +48,21 @@ impl Link {
     }
 }
 
+impl Allocation {
+    /// Notes the writes by work that was handed out so far, and by the CPU.
+    fn note_writes(&mut self, devices: &BTreeMap<DeviceId, Device>) {
+        for (device, entry) in &self.lists {
+            let Some(device) = devices.get(device) else { continue };
+            for span in entry.spans().filter(|span| span.granted) {
+                self.writes.add(device.writes_in(span, self.moved_at));
+            }
+        }
+        if self.cpu_view.as_ref().is_some_and(|view| !view.shown.0.is_system()) {
+            self.writes.add(Writes::BY_CPU);
+        }
+    }
+}
+
 impl Audit {
     /// A plan copies a part of a staying allocation out. The reason must hold, nobody may be waiting for the paging engine, and
     /// nothing may write meanwhile.
@@ -82,23 +100,6 @@ impl Audit {
         self.findings.check(self.plans.is_retired(allocation.last_plan), Invariant::D37, || {
             format!("{id} is cleaned before plan {} has ended, which moves it", allocation.last_plan)
         });
-        let begun = match (part.offset, allocation.cleaning) {
-            (0, _) => Some(Begun { at: self.findings.event, next: 0 }),
-            (_, begun) => begun,
-        };
-        let goes_on = begun.is_some_and(|begun| begun.next == part.offset);
-        let end = part.offset.saturating_add(part.size);
-        self.findings.check(
-            goes_on && is_last == (end == allocation.size) && end <= allocation.size,
-            Invariant::I10,
-            || {
-                format!(
-                    "{part:?} of {id} is cleaned, which has {} bytes and is clean as said: {begun:?}",
-                    allocation.size
-                )
-            },
-        );
-        let since = begun.map_or(0, |begun| begun.at);
         for (device_id, entry) in &allocation.lists {
             let Some(device) = self.devices.get(device_id) else { continue };
             for span in entry.spans().filter(|span| span.granted) {
@@ -107,24 +108,34 @@ impl Audit {
                 self.findings.check(!is_used, Invariant::D37, || {
                     format!("{id} is cleaned, but {device_id} may write to it after submission {}", span.from)
                 });
-                allocation.writes.add(device.writes_in(span, allocation.moved_at));
-                let is_written = part.offset > 0 && device.writes_in(span, since).possible;
-                self.findings.check(!is_written, Invariant::D37, || {
-                    format!("{id} was written since its first {} bytes were cleaned", part.offset)
-                });
             }
         }
-        self.findings.check(allocation.writes.possible, Invariant::Res22, || {
-            format!("{id} is cleaned, but has no write that the backing store lacks")
-        });
-        allocation.cleaning = begun.map(|begun| Begun { next: end, ..begun }).filter(|_| !is_last);
-        if is_last {
-            // An eviction before the next write copies nothing.
-            (allocation.writes, allocation.backed) = (Writes::NONE, true);
+        allocation.note_writes(&self.devices);
+        if part.offset == 0 {
+            allocation.stop_cleaning();
+            let before = core::mem::replace(&mut allocation.writes, Writes::NONE);
+            self.findings.check(before.possible, Invariant::Res22, || {
+                format!("{id} is cleaned, but has no write that the backing store lacks")
+            });
             allocation.moved_at = self.findings.event;
+            allocation.cleaning = Some(Begun { next: 0, before });
         }
+        self.findings.check(!allocation.writes.certain, Invariant::D37, || {
+            format!("{id} was written since its first {} bytes were cleaned", part.offset)
+        });
+        let end = part.offset.saturating_add(part.size);
+        let goes_on = allocation.cleaning.is_some_and(|begun| begun.next == part.offset);
+        self.findings.check(
+            goes_on && is_last == (end == allocation.size) && end <= allocation.size,
+            Invariant::I10,
+            || {
+                let (size, begun) = (allocation.size, allocation.cleaning);
+                format!("{part:?} of {id} is cleaned, which has {size} bytes and is clean as said: {begun:?}")
+            },
+        );
+        allocation.cleaning = allocation.cleaning.map(|begun| Begun { next: end, ..begun });
         let draft = self.plans.draft(plan);
-        draft.cleaned.push(id);
+        draft.cleaned = is_last.then_some(id);
         draft.steps.clean = Some(CleanPart { allocation: id, place, part, moved: 0 });
     }
 
@@ -135,6 +146,19 @@ impl Audit {
         clean.moved = clean.moved.saturating_add(chunk.size);
         self.check_chunk(id, chunk, before);
         Some(place)
+    }
+
+    /// The copy of the last part has ended: the backing store has all writes before the first part. With writes since then that copy is
+    /// of no use.
+    pub(super) fn settle_cleaning(&mut self, id: AllocationId) {
+        let Some(allocation) = self.allocations.get_mut(&id).filter(|allocation| allocation.cleaning.is_some()) else {
+            return;
+        };
+        allocation.note_writes(&self.devices);
+        if allocation.writes.certain {
+            return allocation.stop_cleaning();
+        }
+        (allocation.backed, allocation.cleaning) = (true, None);
     }
 
     /// A plan is built to its end: the whole part is copied.

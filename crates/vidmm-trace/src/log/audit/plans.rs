@@ -32,8 +32,8 @@ pub(super) struct Plan {
     pub leaving: Vec<AllocationId>,
     /// Those of them that are copied out.
     pub copied: Vec<AllocationId>,
-    /// The staying allocations with a copied part.
-    pub cleaned: Vec<AllocationId>,
+    /// The staying allocation with the last part copied.
+    pub cleaned: Option<AllocationId>,
     /// The allocations that it moves, in order: where to, or out.
     pub moves: Vec<(AllocationId, Option<Place>)>,
     /// Plans that it must follow, and why.
@@ -222,8 +222,9 @@ impl Plans {
     /// The ranges that plans which have not retired take out of an allocation's place.
     pub fn halfway_out(&self, id: AllocationId) -> Halfway {
         let leaving = |plan: &&Plan| plan.leaving.contains(&id);
-        let copied = |plan: &Plan| plan.copied.contains(&id) || plan.cleaned.contains(&id);
-        Halfway { is_out: self.plans.values().any(|plan| leaving(&plan)), is_copied: self.plans.values().any(copied) }
+        let copied = |plan: &Plan| plan.copied.contains(&id);
+        let mut out = self.plans.values().filter(leaving).peekable();
+        Halfway { is_out: out.peek().is_some(), is_copied: out.any(copied) }
     }
 
     /// The allocations that plans take out which wait for work to end.
