@@ -53,7 +53,7 @@ pub(super) fn sentence(numbered: &NumberedEvent, names: &Names) -> Option<(&'sta
         }
         Event::Cleaned { allocation, offset, size, is_last, ahead, watermark, .. } => {
             let (what, end) =
-                (part(&names.allocation(*allocation), *offset, *size), if *is_last { ", all clean" } else { "" });
+                (part(&names.allocation(*allocation), *offset, *size), if *is_last { ", the last part" } else { "" });
             let (ahead, watermark) = (ByteSize(*ahead), ByteSize(*watermark));
             ("clean", format!("{what} is copied out ahead{end}: {ahead} of the {watermark} at the cold end go before"))
         }

@@ -222,7 +222,7 @@ fn cleaned(event: &Event, tale: &mut Tale) {
     }
     if is_last {
         tale.tell(format!(
-            "All its content was copied out ahead (plan {plan}): an eviction before the next write copies nothing."
+            "The last part is copied out ahead (plan {plan}): if nothing writes meanwhile, an eviction before the next write copies nothing."
         ));
     }
 }

@@ -64,6 +64,12 @@ fn i02_written_content_that_is_not_clean_is_not_copied() {
 }
 
 #[test]
+fn i02_content_is_not_clean_before_the_copy_has_ended() {
+    let ends = |event: &Event| *event == Event::PlanRetired { plan: 6 };
+    cleaned_and_evicted(false).move_before(evicted(7), ends).breaks(I02);
+}
+
+#[test]
 fn d37_enough_of_the_cold_end_is_clean_already() {
     change(|_, _, ahead, watermark| *ahead = *watermark).breaks_only(D37);
 }

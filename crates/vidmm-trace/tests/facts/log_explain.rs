@@ -117,7 +117,7 @@ fn copies_ahead_of_an_eviction_are_told_with_their_reason() {
         &[
             "its content began to be copied out ahead of an eviction: 4 KiB of 12 KiB at the cold end of the memory went before it, or were \
              free beyond a half (plan 6).",
-            "All its content was copied out ahead (plan 6): an eviction before the next write copies nothing.",
+            "The last part is copied out ahead (plan 6): if nothing writes meanwhile, an eviction before the next write copies nothing.",
         ],
     );
 }

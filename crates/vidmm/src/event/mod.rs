@@ -826,7 +826,8 @@ pub enum Event {
         offset: u64,
         /// The bytes of the part.
         size: u64,
-        /// Whether the part is the last: an eviction before the next write copies nothing.
+        /// Whether the content ends with the part. If nothing writes between the first part and the end of this plan, an eviction before
+        /// the next write copies nothing.
         is_last: bool,
         /// The bytes of the memory that go before the allocation, or are free beyond a half of the memory.
         ahead: u64,
