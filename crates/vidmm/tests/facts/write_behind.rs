@@ -116,7 +116,7 @@ fn nothing_is_cleaned_while_memory_is_free_nor_without_the_drivers_consent() {
 }
 
 #[test]
-fn what_the_owner_gave_up_and_what_the_cpu_sees_is_not_cleaned() {
+fn an_offered_a_locked_and_a_listed_allocation_are_not_cleaned() {
     let write_behind = WriteBehind { watermark_percent: 100, link_percent: 25 };
     let (mut world, client) = world_of(Config { write_behind, cpu_visible: true, ..Config::pages(16) });
     let locked = world.create_flagged(client, Place::Local, 4, AllocationFlags::CPU_VISIBLE).unwrap();
@@ -219,7 +219,7 @@ fn a_request_between_two_chunks_waits_for_none_and_voids_the_parts() {
     assert_eq!(read(&mut world, client, at), 8);
 }
 
-/// What happens while the only chunk of a written allocation is under way.
+/// An occurrence while the only chunk of a written allocation is under way.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Meanwhile {
     Nothing,
@@ -275,7 +275,7 @@ fn content_is_clean_when_the_copy_has_ended_without_a_write_and_no_earlier() {
 }
 
 #[test]
-fn what_is_destroyed_or_discarded_during_a_copy_loses_its_store_after_the_copy() {
+fn an_allocation_destroyed_or_discarded_during_a_copy_loses_the_store_after_the_copy() {
     for is_discarded in [false, true] {
         let (mut world, client) = world(16);
         let (cold, _) = written(&mut world, client, 12, 7);

@@ -49,7 +49,7 @@ impl Link {
 }
 
 impl Allocation {
-    /// Notes the writes by work that was handed out so far, and by the CPU.
+    /// Notes the writes by dispatched work and by the CPU.
     fn note_writes(&mut self, devices: &BTreeMap<DeviceId, Device>) {
         for (device, entry) in &self.lists {
             let Some(device) = devices.get(device) else { continue };
@@ -98,7 +98,7 @@ impl Audit {
         });
         let Some(place) = place else { return };
         self.findings.check(self.plans.is_retired(allocation.last_plan), Invariant::D37, || {
-            format!("{id} is cleaned before plan {} has ended, which moves it", allocation.last_plan)
+            format!("{id} is cleaned before the end of plan {}, the last plan of the allocation", allocation.last_plan)
         });
         for (device_id, entry) in &allocation.lists {
             let Some(device) = self.devices.get(device_id) else { continue };
@@ -148,8 +148,7 @@ impl Audit {
         Some(place)
     }
 
-    /// The copy of the last part has ended: the backing store has all writes before the first part. With writes since then that copy is
-    /// of no use.
+    /// The copy of the last part has ended: the backing store has all writes before the first part. Writes since then void the copy.
     pub(super) fn settle_cleaning(&mut self, id: AllocationId) {
         let Some(allocation) = self.allocations.get_mut(&id).filter(|allocation| allocation.cleaning.is_some()) else {
             return;
