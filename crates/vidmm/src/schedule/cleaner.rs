@@ -85,11 +85,16 @@ impl Cleaner {
         }
     }
 
-    /// Whether anything has happened since the last look, or a search is awaited.
+    /// Whether a search is awaited, or anything has happened since the last look.
     #[inline]
     pub(crate) fn is_due(&self, state: &State) -> bool {
-        let is_on = self.options.watermark_percent > 0;
-        is_on && (self.is_awaited || self.seen != state.moment.event_number())
+        self.is_awaited || self.has_news(state)
+    }
+
+    /// Whether anything has happened since the last look.
+    #[inline]
+    pub(crate) fn has_news(&self, state: &State) -> bool {
+        self.options.watermark_percent > 0 && self.seen != state.moment.event_number()
     }
 
     /// Takes note of the time. Returns whether a chunk is under way.
