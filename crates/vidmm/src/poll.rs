@@ -75,7 +75,7 @@ impl VidMm {
             watch::watch(&mut self.state, &mut self.requests, &mut self.work);
         }
         // What this step did after the look at the cold end may have freed the bus.
-        self.state.moment.request_poll_if(self.schedule.cleaner.has_news(&self.state));
+        self.state.moment.request_poll_if(self.schedule.may_clean(&self.state, &self.plans));
     }
 
     // Each submission asks for all steps, and nearly always only `dispatch` has work. The rest stays out of line, so a

@@ -52,6 +52,8 @@ pub(crate) struct Cleaner {
     /// The next search for something to clean, and whether it comes also if nothing happens before.
     searches_at: Nanoseconds,
     is_awaited: bool,
+    /// The last look found the bus in use.
+    pub(super) is_kept_back: bool,
 }
 
 #[derive(Debug)]
@@ -82,13 +84,14 @@ impl Cleaner {
             seen: 0,
             searches_at: 0,
             is_awaited: false,
+            is_kept_back: false,
         }
     }
 
-    /// Whether a search is awaited, or anything has happened since the last look.
+    /// Whether a search is awaited, or the last look found the bus in use, or anything has happened since.
     #[inline]
     pub(crate) fn is_due(&self, state: &State) -> bool {
-        self.is_awaited || self.has_news(state)
+        self.is_awaited || self.is_kept_back || self.has_news(state)
     }
 
     /// Whether anything has happened since the last look.

@@ -17,10 +17,20 @@ use crate::{
 impl Schedule {
     /// Copies the next chunk out, if engines leave the bus alone and there is something to clean.
     pub(crate) fn clean(&mut self, state: &mut State, plans: &mut Plans) {
-        let has_power = self.turns.power == Power::Up;
-        if !self.cleaner.is_under_way(state, plans) && has_power && is_bus_free(state, plans) {
+        let is_free = self.may_copy(state, plans);
+        self.cleaner.is_kept_back = !is_free;
+        if !self.cleaner.is_under_way(state, plans) && is_free {
             self.cleaner.begin_chunk(state, plans);
         }
+    }
+
+    /// Whether another look may find what the last look did not: something has happened, or the bus was in use and is free.
+    pub(crate) fn may_clean(&self, state: &State, plans: &Plans) -> bool {
+        self.cleaner.has_news(state) || self.cleaner.is_kept_back && self.may_copy(state, plans)
+    }
+
+    fn may_copy(&self, state: &State, plans: &Plans) -> bool {
+        self.turns.power == Power::Up && is_bus_free(state, plans)
     }
 }
 
