@@ -139,6 +139,7 @@ impl Kmd for OwnKmd {
             },
             page_table_levels: vec![level; LEVELS as usize],
             paging_buffer: PagingBufferDesc { size: desc.paging_buffer_bytes, private_data_size: 0 },
+            write_behind: false,
             patching: PatchingCaps::default(),
         }
     }

@@ -86,9 +86,13 @@ fn write(
     };
     let system = r.system_memory_bytes.map(|bytes| format!(", system memory {}", amount(bytes))).unwrap_or_default();
     writeln!(out, "  memory      footprint {}, {local}{system}", size(r.footprint_bytes))?;
+    let ahead = match r.figures.bytes_cleaned {
+        0 => String::new(),
+        bytes => format!(" ({} of it ahead)", size(bytes)),
+    };
     writeln!(
         out,
-        "  paging      {} in, {} out, {} filled; {} evictions, {} of them with a copy",
+        "  paging      {} in, {} out{ahead}, {} filled; {} evictions, {} of them with a copy",
         size(r.figures.bytes_paged_in),
         size(r.figures.bytes_paged_out),
         size(r.figures.bytes_filled),

@@ -12,7 +12,7 @@
 
 EXTERN_C_START
 
-#define VIDMM_TEST_INTERFACE_VERSION 4
+#define VIDMM_TEST_INTERFACE_VERSION 5
 
 /* An allocation that a program asks for. */
 typedef struct _VIDMM_ALLOCATION {
@@ -82,6 +82,8 @@ typedef struct _VIDMM_TEST_INTERFACE {
     const VIDMM_GPU *Gpu; /* NULL: none */
     /* The same for the resource that the allocation is all of; 0 if it is part of none. NULL: none ever is. */
     UINT (*GetResourcePrivateData)(const VIDMM_ALLOCATION *Allocation, VOID *Data, UINT Size);
+    /* TRUE: the driver takes a VIRTUAL_TRANSFER from a memory segment to system memory for an allocation that stays in place (D37). */
+    BOOLEAN TakesWriteBehind;
 } VIDMM_TEST_INTERFACE;
 
 /*

@@ -94,6 +94,7 @@ pub(crate) fn describe(adapter: &Adapter) -> Result<AdapterInfo, String> {
         gpu_mmu,
         page_table_levels,
         paging_buffer,
+        write_behind: adapter.driver().test().is_some_and(|test| test.TakesWriteBehind != 0),
         patching: if is_physical { patching } else { PatchingCaps::default() },
     })
 }

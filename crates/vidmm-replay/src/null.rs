@@ -181,6 +181,7 @@ impl Kmd for NullDriver {
             },
             page_table_levels: if has_page_tables { vec![level; 4] } else { Vec::new() },
             paging_buffer: PagingBufferDesc { size: 64 << 10, private_data_size: 0 },
+            write_behind: false,
             patching: PatchingCaps::default(),
         }
     }

@@ -262,6 +262,9 @@ impl Accounts {
                 });
                 return self.foreground_eviction(allocation);
             }
+            Event::Cleaned { allocation, size, .. } => {
+                self.count_bytes(allocation, |figures, _| figures.bytes_paged_out += size);
+            }
             Event::MakeResidentRefused { device, .. } => self.count(device, |figures| {
                 figures.make_residents += 1;
                 figures.refusals += 1;

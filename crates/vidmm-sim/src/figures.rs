@@ -12,6 +12,9 @@ pub struct Figures {
     pub bytes_paged_in: u64,
     /// Bytes copied out of it.
     pub bytes_paged_out: u64,
+    /// Of those, bytes copied out ahead of an eviction; left out if there are none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub bytes_cleaned: u64,
     /// Bytes filled because the allocation had no content yet.
     pub bytes_filled: u64,
     /// Living allocations that were evicted.
@@ -71,6 +74,7 @@ impl Figures {
             bytes_decompressed: runtime.bytes_decompressed(),
             bytes_paged_in: statistics.bytes_paged_in,
             bytes_paged_out: statistics.bytes_paged_out,
+            bytes_cleaned: statistics.bytes_cleaned,
             bytes_filled: statistics.bytes_filled,
             evictions: statistics.evictions,
             evictions_copied: statistics.evictions_copied,
@@ -98,4 +102,8 @@ impl Figures {
             events,
         }
     }
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }

@@ -93,6 +93,8 @@ pub struct SoftAdapterConfig {
     pub bank_range_table: Vec<u64>,
     /// The same as `busy_every` for every n-th notification, for which that answer is not documented (NTF-08).
     pub busy_notify_every: Option<u32>,
+    /// The driver takes copies of content that stays in its memory segment (D37).
+    pub write_behind: bool,
     /// Groups of engines, by ordinal, of which the reset of one harms the others (FLT-26). An engine in no group harms no other.
     pub dependent_engines: Vec<Vec<u32>>,
 }
@@ -186,6 +188,7 @@ impl Default for SoftAdapterConfig {
             preemption_aware: false,
             bank_range_table: Vec::new(),
             busy_notify_every: None,
+            write_behind: true,
             dependent_engines: Vec::new(),
         }
     }

@@ -571,6 +571,7 @@ impl Kmd for SoftKmd {
                 size: self.config.paging_buffer_bytes,
                 private_data_size: self.config.paging_buffer_private_data_bytes,
             },
+            write_behind: self.config.write_behind,
             patching: self.patching_caps(),
         }
     }

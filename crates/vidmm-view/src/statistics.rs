@@ -135,6 +135,10 @@ impl Statistics {
                     ContentSource::InPlace => {}
                 }
             }
+            Record::Cleaning(cleaning) => {
+                let Some(of) = cleaning.process.zip(cleaning.segment) else { return };
+                self.rows.entry(of).or_default().bytes_paged_out += cleaning.bytes;
+            }
             Record::Eviction(eviction) => {
                 let Some(process) = eviction.process else { return };
                 let row = self.rows.entry((process, eviction.segment)).or_default();

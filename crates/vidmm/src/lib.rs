@@ -42,6 +42,7 @@ mod check;
 pub use adapter::NotificationRevision;
 pub use adapter::patching::{PatchListRule, PreparationKnobs};
 pub use adapter::verifier::VerifierKnobs;
+pub use adapter::write_behind::WriteBehind;
 pub use budget::{MemoryAccount, MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};
 pub use calls::{
     AdapterOptions, AllocationListDesc, AllocationResidencyStatus, CreateAllocationDesc, CreateAllocationFlags,

@@ -130,6 +130,8 @@ pub struct Statistics {
     pub bytes_paged_in: u64,
     /// Bytes copied from the segment to system memory.
     pub bytes_paged_out: u64,
+    /// Of those, bytes copied out ahead of an eviction (D37).
+    pub bytes_cleaned: u64,
     /// Bytes filled because they had no content yet.
     pub bytes_filled: u64,
     /// Allocations whose content was copied in, or filled because they had none yet.
@@ -241,6 +243,12 @@ impl Moment {
 
     pub(crate) fn keeps_events(&self) -> bool {
         self.events.is_kept()
+    }
+
+    /// The number of the last event.
+    #[inline]
+    pub(crate) fn event_number(&self) -> u64 {
+        self.events.number()
     }
 
     pub(crate) fn events(&mut self) -> &mut EventLog {

@@ -74,6 +74,8 @@ impl VidMm {
         if !self.state.moment.needs_poll() {
             watch::watch(&mut self.state, &mut self.requests, &mut self.work);
         }
+        // What this step did after the look at the cold end may have freed the bus.
+        self.state.moment.request_poll_if(self.schedule.may_clean(&self.state, &self.plans));
     }
 
     // Each submission asks for all steps, and nearly always only `dispatch` has work. The rest stays out of line, so a
@@ -132,6 +134,7 @@ impl VidMm {
             || !self.plans.stream.is_empty()
             || self.plans.builder.has_work()
             || (self.state.adapter.is_physical() && !self.work.queued.is_empty())
+            || self.schedule.cleaner.is_due(&self.state)
     }
 
     /// Grants requests that have room, and builds decided plans.
@@ -156,6 +159,10 @@ impl VidMm {
             }
         }
         self.plans.enter(&mut self.state, host);
+        if self.schedule.cleaner.is_due(&self.state) {
+            self.schedule.clean(&mut self.state, &mut self.plans);
+            self.plans.enter(&mut self.state, host);
+        }
         self.plans.build(&mut self.state, kmd, host);
     }
 }

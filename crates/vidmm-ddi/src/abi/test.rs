@@ -3,7 +3,7 @@
 use super::*;
 
 pub const VIDMM_HOST_VERSION: u32 = 7;
-pub const VIDMM_TEST_INTERFACE_VERSION: u32 = 4;
+pub const VIDMM_TEST_INTERFACE_VERSION: u32 = 5;
 
 pub const VIDMM_TRANSLATION_MAPPED: u32 = 0;
 pub const VIDMM_TRANSLATION_ZERO: u32 = 1;
@@ -40,6 +40,7 @@ pub struct VIDMM_TEST_INTERFACE {
     pub GetAllocationPrivateData: Option<GetAllocationPrivateData>,
     pub Gpu: *const VIDMM_GPU,
     pub GetResourcePrivateData: Option<GetAllocationPrivateData>,
+    pub TakesWriteBehind: BOOLEAN,
 }
 
 #[repr(C)]

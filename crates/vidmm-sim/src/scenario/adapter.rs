@@ -23,6 +23,7 @@ use crate::policies;
 
 use super::tdr::{EngineName, TdrSettings};
 use super::verifier::VerifierSettings;
+use super::write_behind::WriteBehindSettings;
 
 /// The sizes that a paging buffer may have, in bytes.
 const PAGING_BUFFERS: RangeInclusive<u64> = 4 << 10..=64 << 20;
@@ -145,6 +146,8 @@ pub struct AdapterSettings {
     pub preparation: PreparationKnobs,
     /// The consequences of mistakes that come at once.
     pub verifier: VerifierSettings,
+    /// Copies of written content ahead of evictions.
+    pub write_behind: WriteBehindSettings,
     /// The time limits after which packets count as hung, and the number of resets that may be remembered.
     pub tdr: TdrSettings,
     /// Groups of engines of which the reset of one harms the others (FLT-26).
@@ -268,6 +271,7 @@ impl Default for AdapterSettings {
             banks: Vec::new(),
             preparation: PreparationKnobs::default(),
             verifier: VerifierSettings::default(),
+            write_behind: WriteBehindSettings::default(),
             tdr: TdrSettings::default(),
             dependent_engines: Vec::new(),
             buggify: None,
@@ -307,6 +311,7 @@ impl AdapterSettings {
             page_table_area: self.page_table_area.bytes(),
             preparation: self.preparation,
             verifier: self.verifier.into(),
+            write_behind: self.write_behind.into(),
             exchange_after: Some(self.exchange_after.ns),
             policy: self.policy,
             buggify: self.buggify,

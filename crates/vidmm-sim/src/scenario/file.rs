@@ -102,7 +102,7 @@ const TABLES: [&str; 6] = ["adapter", "cost", "client", "workload", "table", "co
 const LISTS: [&str; 2] = ["change", "check"];
 
 /// The keys of `[adapter]` that are a table each.
-const TABLES_OF_ADAPTER: [&str; 3] = ["tdr", "preparation", "verifier"];
+const TABLES_OF_ADAPTER: [&str; 4] = ["tdr", "preparation", "verifier", "write-behind"];
 
 /// Parses the text. A key that is there twice, or a list in place of a table, is refused by its name.
 fn parsed(text: &str) -> Result<Spanned<DeTable<'_>>, Problem> {

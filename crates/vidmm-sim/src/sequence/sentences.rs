@@ -7,6 +7,7 @@ use vidmm::{Event, MemorySegmentGroup, NumberedEvent, SegmentId};
 use super::names::Names;
 use super::words::{addresses, content, part, reason, trim_flags};
 use crate::exact::exact;
+use vidmm_trace::ByteSize;
 
 /// The verb and the rest; none of an event that has another sentence, or no sentence.
 pub(super) fn sentence(numbered: &NumberedEvent, names: &Names) -> Option<(&'static str, String)> {
@@ -49,6 +50,12 @@ pub(super) fn sentence(numbered: &NumberedEvent, names: &Names) -> Option<(&'sta
             };
             let (allocation, place) = (names.allocation(*allocation), names.place(*segment));
             ("out", format!("{allocation} leaves {place}{copied}: {}", reason(*why)))
+        }
+        Event::Cleaned { allocation, offset, size, is_last, ahead, watermark, .. } => {
+            let (what, end) =
+                (part(&names.allocation(*allocation), *offset, *size), if *is_last { ", the last part" } else { "" });
+            let (ahead, watermark) = (ByteSize(*ahead), ByteSize(*watermark));
+            ("clean", format!("{what} is copied out ahead{end}: {ahead} of the {watermark} at the cold end go before"))
         }
         Event::Placed { allocation, segment, content: source, .. } => {
             let (allocation, place) = (names.allocation(*allocation), names.place(*segment));

@@ -41,6 +41,11 @@ impl Dice {
         Self(SplitMix64::stream(seed, 6))
     }
 
+    /// The row of draws of programs that evict when memory is wanted.
+    pub fn of_laziness(seed: u64) -> Self {
+        Self(SplitMix64::stream(seed, 7))
+    }
+
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0.below(bound as u64) as usize

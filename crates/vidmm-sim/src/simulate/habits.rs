@@ -83,6 +83,13 @@ pub(super) struct Habits {
 impl Habits {
     /// Those of a world.
     pub fn draw(seed: u64, profile: Profile) -> Self {
+        let habits = Self::draw_all_but_lazy(seed, profile);
+        // Copies ahead of evictions need evictions with a delay.
+        let is_lazy = profile != Profile::Speed && Dice::of_laziness(seed).chance(25);
+        Self { lazy_evictions: if is_lazy { 85 } else { habits.lazy_evictions }, ..habits }
+    }
+
+    fn draw_all_but_lazy(seed: u64, profile: Profile) -> Self {
         let mut dice = Dice::of_habits(seed);
         let usual = Self {
             moves: MOVES,

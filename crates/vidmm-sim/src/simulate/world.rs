@@ -14,6 +14,7 @@ use crate::policies;
 use crate::scenario::{
     AdapterSettings, CostSettings, Duration, EngineName, ExplicitScenario, Fault, FaultKind, JudgedBy, LinkedAdapter,
     MoreAperture, MoreMemory, PageSize, PageTables, PagingVa, UpdateMode, VerifierSettings, Wddm, When,
+    WriteBehindSettings,
 };
 
 /// The draws of a seed before the first step.
@@ -263,6 +264,12 @@ impl World {
             // Long kernels seldom yield: yields would take most steps.
             adapter.tdr.quantum.ns = adapter.tdr.quantum.ns.max(habits.kernel.1);
             adapter.exchange_after = Duration { ns: aside.log_within(1 << 18, 1 << 28) };
+        }
+        // Only of local memory with page tables; elsewhere the manager copies nothing ahead.
+        let is_likely = if habits.lazy_evictions > 50 { 90 } else { 30 };
+        if !is_speed && has_local_memory && aside.chance(is_likely) {
+            let (watermark, link) = (aside.within(1, 100) as u8, aside.within(1, 100) as u8);
+            adapter.write_behind = WriteBehindSettings { watermark, link };
         }
         let bus_gb_per_s = dice.pick(&[1.0, 12.0, 25.0, 100.0]).unwrap_or(25.0);
         let reset = dice.log_within(1000, 100_000_000);

@@ -39,6 +39,7 @@ impl Subject {
             }
             Event::Evicted { allocation, .. } if *allocation == self.id => self.left(event, world, tale, rooms),
             Event::Placed { allocation, .. } if *allocation == self.id => self.came(event, world, tale),
+            Event::Cleaned { allocation, .. } if *allocation == self.id => cleaned(event, tale),
             _ => {}
         }
     }
@@ -204,6 +205,25 @@ impl Subject {
             return tale.tell_anew(position, format!("{why}, and was {where_to}."));
         }
         tale.tell(format!("It got a place in {place}, {how} (plan {plan})."));
+    }
+}
+
+/// A part of the content was copied out ahead of an eviction.
+fn cleaned(event: &Event, tale: &mut Tale) {
+    let &Event::Cleaned { plan, offset, size, is_last, ahead, watermark, .. } = event else { return };
+    tale.sums.bytes_out = tale.sums.bytes_out.saturating_add(size);
+    if offset == 0 {
+        tale.tell(format!(
+            "While engines left the bus alone, its content began to be copied out ahead of an eviction: {} of {} at the cold end of the \
+             memory went before it, or were free beyond a half (plan {plan}).",
+            ByteSize(ahead),
+            ByteSize(watermark)
+        ));
+    }
+    if is_last {
+        tale.tell(format!(
+            "The last part is copied out ahead (plan {plan}): if nothing writes meanwhile, an eviction before the next write copies nothing."
+        ));
     }
 }
 

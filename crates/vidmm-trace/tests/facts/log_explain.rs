@@ -106,6 +106,23 @@ fn a_refusal_says_why_and_how_much() {
 }
 
 #[test]
+fn copies_ahead_of_an_eviction_are_told_with_their_reason() {
+    let part = |offset, size, is_last| {
+        let (allocation, ahead, watermark) = (A.id(), 0x1000, 0x3000);
+        Event::Cleaned { plan: 6, allocation, offset, size, is_last, ahead, watermark }
+    };
+    let text = told(story_and(vec![part(0, 0x1000, false), part(0x1000, A.size - 0x1000, true)]), A.id());
+    tells(
+        &text,
+        &[
+            "its content began to be copied out ahead of an eviction: 4 KiB of 12 KiB at the cold end of the memory went before it, or were \
+             free beyond a half (plan 6).",
+            "The last part is copied out ahead (plan 6): if nothing writes meanwhile, an eviction before the next write copies nothing.",
+        ],
+    );
+}
+
+#[test]
 fn an_offer_its_loss_and_its_reclaim_are_told() {
     let (device, allocations, after_submission) = (device(), vec![A.id()], 2);
     let text = told(

@@ -163,6 +163,8 @@ pub fn all_events() -> Vec<Event> {
         events.push(Event::Placed { plan, allocation, segment, extents, content });
     }
     events.push(Event::Refreshed { plan, allocation });
+    let (ahead, watermark) = (LARGE, 0);
+    events.push(Event::Cleaned { plan, allocation, offset: LARGE, size: LARGE, is_last: true, ahead, watermark });
     for domain in [IoMmuDomain::Process(KmdProcessHandle(LARGE)), IoMmuDomain::Global] {
         let (allocation_offset, window) = (LARGE, domain == IoMmuDomain::Global);
         events.extend([

@@ -13,6 +13,7 @@ mod import_g10;
 mod import_mooncake;
 mod log_audit;
 mod log_audit_budgets;
+mod log_audit_cleaning;
 mod log_audit_fences;
 mod log_audit_io_mmu;
 mod log_audit_names;

@@ -111,6 +111,7 @@ impl<W: Write> PerfettoWriter<W> {
             Record::Plan(plan) => return self.plan(plan),
             Record::Range(_)
             | Record::PageIn(_)
+            | Record::Cleaning(_)
             | Record::Eviction(_)
             | Record::Suspension(_)
             | Record::BusAccess(_)

@@ -176,6 +176,8 @@ impl Tables {
             Record::Wait(wait) => self.wait(wait),
             Record::Eviction(eviction) => self.eviction(eviction),
             Record::PageIn(page_in) => self.page_in(page_in),
+            // The plan of the copy draws the bytes.
+            Record::Cleaning(_) => {}
             Record::Plan(plan) => self.plan(plan),
             Record::Request(request) => self.request(request),
             Record::Suspension(of) => {

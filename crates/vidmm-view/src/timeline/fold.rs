@@ -11,8 +11,8 @@ use super::findings::Findings;
 use super::memory::Memory;
 use super::plans::Plans;
 use super::record::{
-    Adapter, Budget, BusAccess, Created, Eviction, Gone, GoneObject, Holder, Object, Operation, PacketContent,
-    PacketEnd, PageIn, Record, Segment, WaitedFor,
+    Adapter, Budget, BusAccess, Cleaning, Created, Eviction, Gone, GoneObject, Holder, Object, Operation,
+    PacketContent, PacketEnd, PageIn, Record, Segment, WaitedFor,
 };
 use super::requests::Requests;
 
@@ -186,6 +186,21 @@ impl Fold {
                     out,
                 );
                 self.memory.evict(at, allocation, plan, segment, extents, out);
+            }
+            Event::Cleaned { plan, allocation, size, is_last, .. } => {
+                self.plans.cleaned(plan, at, size);
+                let process = self.memory.process_of(allocation);
+                let segment = self.memory.segment_of(allocation);
+                out.push(Record::Cleaning(Cleaning {
+                    number,
+                    at,
+                    plan,
+                    allocation,
+                    process,
+                    segment,
+                    bytes: size,
+                    is_last,
+                }));
             }
             Event::Placed { plan, allocation, segment, ref extents, content } => {
                 let bytes = self.memory.size_of(allocation);

@@ -82,6 +82,10 @@ impl Memory {
         self.allocations.get(&allocation).map(|state| state.process)
     }
 
+    pub fn segment_of(&self, allocation: AllocationId) -> Option<SegmentId> {
+        self.allocations.get(&allocation)?.place.map(|(segment, _)| segment)
+    }
+
     pub fn size_of(&self, allocation: AllocationId) -> u64 {
         self.allocations.get(&allocation).map_or(0, |state| state.size)
     }

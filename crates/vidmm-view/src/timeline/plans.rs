@@ -47,6 +47,11 @@ impl Plans {
         self.leaving.entry(eviction.plan).or_default().push(eviction);
     }
 
+    /// A plan copies bytes out ahead of an eviction.
+    pub fn cleaned(&mut self, plan: PlanNo, at: Nanoseconds, bytes: u64) {
+        self.state(plan, at).plan.bytes_out += bytes;
+    }
+
     pub fn placed(&mut self, page_in: PageIn) {
         let PageIn { plan, allocation, segment, bytes, content, at, .. } = page_in;
         let state = self.state(plan, at);

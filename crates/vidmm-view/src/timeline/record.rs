@@ -41,6 +41,8 @@ pub enum Record {
     PageIn(PageIn),
     /// An allocation that left its place.
     Eviction(Eviction),
+    /// A part of an allocation that was copied out ahead of an eviction, and stayed (D37).
+    Cleaning(Cleaning),
     /// A time for which a device was out of its turn.
     Suspension(Suspension),
     /// A kernel's access to an allocation over the bus, of a kernel that took longer for such accesses.
@@ -409,6 +411,27 @@ pub struct PageIn {
     pub content: ContentSource,
     /// Its part of the time for which engines stood still for the plan, by bytes.
     pub lost_ns: Nanoseconds,
+}
+
+/// A part of an allocation that is copied out ahead of an eviction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cleaning {
+    /// The number of the event.
+    pub number: u64,
+    /// The time of the decision.
+    pub at: Nanoseconds,
+    /// The plan of the copy.
+    pub plan: PlanNo,
+    /// The allocation.
+    pub allocation: AllocationId,
+    /// The process of the allocation.
+    pub process: Option<ProcessId>,
+    /// The segment of the allocation.
+    pub segment: Option<SegmentId>,
+    /// The bytes of the part.
+    pub bytes: u64,
+    /// Whether the part is the last.
+    pub is_last: bool,
 }
 
 /// A kernel's access to an allocation over the bus.

@@ -2,6 +2,7 @@
 
 pub(crate) mod patching;
 pub(crate) mod verifier;
+pub(crate) mod write_behind;
 
 use alloc::vec::Vec;
 

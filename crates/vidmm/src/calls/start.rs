@@ -7,6 +7,7 @@ use crate::{
         self, Adapter, ApertureSegment, MemorySegment, NotificationRevision,
         patching::{Patching, PreparationKnobs},
         verifier::VerifierKnobs,
+        write_behind::WriteBehind,
     },
     addresses::Addresses,
     budget::{
@@ -37,7 +38,7 @@ use crate::{
     policy::{Policy, PolicyChoice, PolicyInUse},
     requests::Requests,
     residency::Residents,
-    schedule::Schedule,
+    schedule::{Schedule, cleaner::Cleaner},
     shares::Shares,
     state::State,
     units::{Extent, Nanoseconds, PAGE_SIZE, PhysicalAddress, SegmentId},
@@ -71,6 +72,8 @@ pub struct AdapterOptions {
     /// The time for which a process has nothing in flight before it gives what it holds beyond its reservation to others within their
     /// budgets that have allocations away from home; none is 10 s (D36).
     pub exchange_after: Option<Nanoseconds>,
+    /// Copies of written content ahead of the eviction, if the driver has opted in (D37).
+    pub write_behind: WriteBehind,
     /// The time limits after which packets count as hung (6.4).
     pub tdr: TdrOptions,
     /// The seed of legal and unlikely choices; none makes none of them.
@@ -161,6 +164,10 @@ impl VidMm {
         let limit = |account| adapter.group_of(account).map_or(u64::MAX, |group| adapter.verifier.budget_limit(group));
         let shares = accounts.per(|account| AccountShares::new(memory.list_capacity(account), limit(account)));
         let shares = Shares::new(shares);
+        // BPB-51 knows a copy out of a memory segment only with an eviction: the driver says whether it takes others.
+        let write_behind =
+            if info.write_behind && adapter.has_page_tables() { options.write_behind } else { WriteBehind::OFF };
+        let memory_bytes = accounts.memory().map(|account| memory.placers[account].size()).fold(0, u64::saturating_add);
         let mut manager = Self {
             state: State {
                 adapter,
@@ -179,7 +186,11 @@ impl VidMm {
                 has_priorities: false,
                 patching: Patching { knobs: options.preparation, ..Patching::default() },
             },
-            schedule: Schedule::new(TrimIntervals::default(), options.exchange_after.unwrap_or(EXCHANGE_AFTER)),
+            schedule: Schedule::new(
+                TrimIntervals::default(),
+                options.exchange_after.unwrap_or(EXCHANGE_AFTER),
+                Cleaner::new(write_behind, memory_bytes),
+            ),
         };
         record_start(&mut manager.state, &manager.plans, process, extents);
         if manager.state.adapter.apertures.is_empty() && manager.state.adapter.version >= WddmVersion::WDDM2_0 {

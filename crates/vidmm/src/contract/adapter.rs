@@ -56,6 +56,9 @@ pub struct AdapterInfo {
     pub page_table_levels: Vec<PageTableLevelDesc>,
     /// The buffers in which the driver encodes paging operations (SEG-35).
     pub paging_buffer: PagingBufferDesc,
+    /// Whether the driver takes VIRTUAL_TRANSFER from a memory segment to system memory for an allocation that stays in place (D37). A
+    /// driver that counts each such transfer as an eviction (BPB-51) says no. Ours; WDDM has no such copies.
+    pub write_behind: bool,
     /// The further report for an adapter without GPU virtual addresses. Ignored otherwise.
     pub patching: PatchingCaps,
 }

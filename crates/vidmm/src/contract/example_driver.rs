@@ -50,6 +50,7 @@ impl Kmd for ExampleDriver {
                 leaf_page_table_size_for_64k_pages_in_bytes: 0,
             },
             page_table_levels: vec![level(9), level(9), level(9)],
+            write_behind: false,
             paging_buffer: PagingBufferDesc { size: 4096, private_data_size: 0 },
             patching: PatchingCaps::default(),
         }

@@ -815,6 +815,25 @@ pub enum Event {
         /// The device that gets the room, if any, and the device's purpose.
         wanted_by: Option<WantedBy>,
     },
+    /// A part of the content of an allocation is copied out ahead of an eviction, while engines leave the bus alone (D37). The
+    /// allocation stays in place: less than `watermark` bytes of the memory go before the allocation, or are free beyond a half.
+    Cleaned {
+        /// The plan of the copy.
+        plan: PlanNo,
+        /// The allocation.
+        allocation: AllocationId,
+        /// The first byte of the part.
+        offset: u64,
+        /// The bytes of the part.
+        size: u64,
+        /// Whether the content ends with the part. If nothing writes between the first part and the end of this plan, an eviction before
+        /// the next write copies nothing.
+        is_last: bool,
+        /// The bytes of the memory that go before the allocation, or are free beyond a half of the memory.
+        ahead: u64,
+        /// The bytes at the cold end of the memory that are to be clean.
+        watermark: u64,
+    },
     /// A place was chosen.
     Placed {
         /// The plan of the page-in.

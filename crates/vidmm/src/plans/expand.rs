@@ -16,8 +16,8 @@ use crate::{
     id::{PlanNo, ProcessIx},
     objects::{allocation::Store, process::Processes},
     plans::{
-        ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, ProcessTable, PteRange, Step, Steps,
-        UnmapNotice, Windows, ZeroRange, large_pages,
+        ApertureRange, CleanPart, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, ProcessTable, PteRange,
+        Step, Steps, UnmapNotice, Windows, ZeroRange, large_pages,
         table::{self, PteTarget, TableWriter, write_zero},
     },
     units::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId},
@@ -38,6 +38,7 @@ enum Phase {
     Invalidate,
     Unlink,
     Out,
+    Clean,
     NotifyUnmap,
     Tables,
     In,
@@ -113,6 +114,10 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
                     steps.push_back(Step::Operation(PagingOperation::NotifyResidency(notice)));
                     cursor.item += 1;
                 }
+                None => cursor.enter(Phase::Clean),
+            },
+            Phase::Clean => match plan.clean.as_ref().filter(|_| cursor.item == 0) {
+                Some(part) => cursor.advance(clean(part, cursor.offset, env, steps), part.size),
                 None => cursor.enter(Phase::NotifyUnmap),
             },
             Phase::NotifyUnmap => {
@@ -354,6 +359,14 @@ fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut Step
     }
     let size = env.chunk(out.from.store, offset);
     transfer(&out.from, (offset, size), MemoryTransferDirection::LocalToSystem, env, steps);
+    size
+}
+
+/// Writes the next chunk of `part`, from byte `done` of the part on. Returns the chunk's bytes.
+fn clean(part: &CleanPart, done: u64, env: &mut BuildEnv<'_>, steps: &mut Steps) -> u64 {
+    let offset = part.offset + done;
+    let size = env.chunk(part.of.store, offset).min(part.size - done);
+    transfer(&part.of, (offset, size), MemoryTransferDirection::LocalToSystem, env, steps);
     size
 }
 

@@ -4,6 +4,7 @@
 pub(crate) mod bring_in;
 pub(crate) mod build;
 pub(crate) mod builder;
+pub(crate) mod cleaning;
 pub(crate) mod content;
 pub(crate) mod discard;
 pub(crate) mod draft;
@@ -21,8 +22,8 @@ pub(crate) mod views;
 use crate::{contract::KmdContextHandle, plans::builder::Builder};
 pub(crate) use expand::{BuildEnv, Cursor, expand, lent};
 pub(crate) use plan::{
-    ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, ProcessTable, PteRange, Retire, Rotation,
-    UnmapNotice, ZeroRange,
+    ApertureRange, CleanPart, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, ProcessTable, PteRange, Retire,
+    Rotation, UnmapNotice, ZeroRange,
 };
 pub(crate) use step::{Step, Steps};
 pub(crate) use stream::{Abandoned, Stream};

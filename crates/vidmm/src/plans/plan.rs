@@ -10,6 +10,7 @@
 //!                        | UNMAP_APERTURE_SEGMENT, to the dummy page                                                     BPB-33
 //!                        | without GPU virtual addresses: TRANSFER segment -> page list, in parts, or to the aperture,
 //!                          between MAP_APERTURE_SEGMENT and UNMAP_APERTURE_SEGMENT; DISCARD_CONTENT                 BPB-20 SEG-45 BPB-25
+//!           clean        chunk(VIRTUAL_TRANSFER segment -> system) of a part of what stays; no invalidation, no notification     D37
 //!           unmap*       NOTIFY_ALLOC{IoMmuUnmap} once for each mapping that leaves the IOMMU, if its driver asked       NTF-04 NTF-05
 //!           table*       UPDATE_PAGE_TABLE(invalid, InitialUpdate) of a new table; then the entry of its parent          GVA-25
 //!           in*          chunk(VIRTUAL_FILL | VIRTUAL_TRANSFER system -> segment)                                        RES-18 BPB-24
@@ -66,6 +67,8 @@ pub(crate) struct Plan {
     /// Tables that were freed, which their parents still point to.
     pub unlink: Vec<ProcessTable>,
     pub out: Vec<Leaving>,
+    /// A part of the content of an allocation that stays, to be copied out ahead of an eviction (D37).
+    pub clean: Option<CleanPart>,
     pub notify_unmap: Vec<UnmapNotice>,
     /// New tables.
     pub tables: Vec<ProcessTable>,
@@ -214,6 +217,23 @@ pub(crate) struct PageOut {
     pub through_aperture: Option<u64>,
 }
 
+/// A part of the content of an allocation that stays in its memory segment.
+#[derive(Debug)]
+pub(crate) struct CleanPart {
+    pub allocation: AllocationIx,
+    pub of: InMemory,
+    /// The first byte, and the number of bytes.
+    pub offset: u64,
+    pub size: u64,
+}
+
+impl CleanPart {
+    /// Whether the content ends with the part.
+    pub fn is_last(&self) -> bool {
+        self.offset + self.size == self.of.store.size
+    }
+}
+
 /// Content that comes into a memory segment.
 #[derive(Debug)]
 pub(crate) struct PageIn {
@@ -313,6 +333,12 @@ impl Plan {
         self.out.push(Leaving::Memory(out));
     }
 
+    /// Adds a part of content that stays, and is copied out ahead of an eviction.
+    pub fn clean(&mut self, part: CleanPart) {
+        self.bytes += part.size;
+        self.clean = Some(part);
+    }
+
     /// Adds content that comes into a memory segment.
     pub fn copy_in(&mut self, page_in: PageIn) {
         self.bytes += page_in.to.store.size;
@@ -338,6 +364,7 @@ impl Plan {
         reserved.clear();
         zero.clear();
         rotate.clear();
+        self.clean = None;
         self.io_mmu_map.clear();
         self.io_mmu_unmap.clear();
         self.retire.clear();

@@ -5,7 +5,7 @@ use crate::{
     event::Event,
     gpu_va::Mapping,
     id::PlanNo,
-    plans::{Plan, Plans, Retire, build, views},
+    plans::{Plan, Plans, Retire, build, cleaning, views},
     state::State,
     units::GpuVirtualAddress,
 };
@@ -37,6 +37,9 @@ impl Plans {
                 build::unmap_io_mmu(&mut state.moment, host, number, range);
             }
             state.moment.record(|| Event::PlanRetired { plan: number });
+            if let Some(part) = &plan.clean {
+                cleaning::settle(&mut state.objects, part);
+            }
             for rotation in &plan.rotate {
                 views::reveal(state, host, number, rotation);
             }

@@ -177,6 +177,11 @@ impl Stream {
         self.plans.values().filter(|entry| entry.fence_id.is_none()).map(|entry| &entry.plan)
     }
 
+    /// Whether no plan is being built, or is built and has not retired: what is left is parked.
+    pub fn is_at_rest(&self) -> bool {
+        self.to_build.is_empty() && self.built.is_empty()
+    }
+
     /// The plan, for the audit.
     pub fn get(&self, number: PlanNo) -> Option<&Plan> {
         self.plans.get(&number).map(|entry| &entry.plan)

@@ -96,6 +96,12 @@ pub trait Policy: Debug + Send {
     /// Chooses the candidate that goes; there is one. The manager evicts it, and says so by [`left`](Self::left).
     fn victim(&mut self, candidates: &mut dyn Candidates) -> usize;
 
+    /// Whether the content of a candidate at the cold end may be copied out ahead of the eviction (D37). The order of the copies is
+    /// that of the ranks. A policy that expects another write before the eviction says no.
+    fn cleans(&self, _candidate: Candidate) -> bool {
+        true
+    }
+
     /// The allocation has left a memory.
     fn left(&mut self, subject: Subject, memory: SegmentId);
 

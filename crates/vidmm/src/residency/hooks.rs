@@ -5,7 +5,7 @@ use crate::{
     budget::account::Account,
     id::AllocationIx,
     objects::{Objects, allocation::AllocationState},
-    policy::{RANK_MAX, Subject},
+    policy::{Candidate, RANK_MAX, Subject},
     residency::Residents,
 };
 
@@ -36,6 +36,13 @@ impl Residents {
         if let Some(policy) = &mut self.policy {
             policy.gone(subject(objects, index));
         }
+    }
+
+    /// Whether the content of a candidate may be copied out ahead of the eviction (D37).
+    pub(crate) fn cleans(&self, objects: &Objects, index: AllocationIx) -> bool {
+        let allocation = &objects[index];
+        let candidate = Candidate { slot: index.at(), rank: allocation.rank(), size: allocation.size };
+        self.policy.as_ref().is_none_or(|policy| policy.cleans(candidate))
     }
 
     /// The rank of an allocation that no list names after submission `last_use` of all devices'. A policy ranks candidates alone.

@@ -1,5 +1,7 @@
 //! The schedule: turns of devices, trims, power, and the order of grants.
 
+pub(crate) mod cleaner;
+mod cleaning;
 pub(crate) mod deferred;
 mod exchange;
 pub(crate) mod grant;
@@ -19,7 +21,7 @@ use crate::{
     budget::MemorySegmentGroup,
     event::trim::TrimIntervals,
     id::{DeviceIx, Slots, TrimNotificationId, TrimNotificationIx, kind},
-    schedule::waiting::Turns,
+    schedule::{cleaner::Cleaner, waiting::Turns},
     units::Nanoseconds,
 };
 
@@ -43,14 +45,16 @@ pub(crate) struct Schedule {
     pub periods: BTreeSet<(Nanoseconds, DeviceIx)>,
     /// The last request to each registration to trim to a budget of a group.
     asked_to_trim: BTreeMap<(TrimNotificationIx, Option<MemorySegmentGroup>), AskedToTrim>,
+    pub cleaner: Cleaner,
 }
 
 impl Schedule {
     /// Nothing is scheduled yet.
-    pub(crate) fn new(trim_intervals: TrimIntervals, exchange_after: Nanoseconds) -> Self {
+    pub(crate) fn new(trim_intervals: TrimIntervals, exchange_after: Nanoseconds, cleaner: Cleaner) -> Self {
         let turns = Turns { exchange_after, ..Turns::default() };
         let trim_notifications = Slots::new();
-        Self { turns, trim_notifications, trim_intervals, periods: BTreeSet::new(), asked_to_trim: BTreeMap::new() }
+        let asked_to_trim = BTreeMap::new();
+        Self { turns, trim_notifications, trim_intervals, periods: BTreeSet::new(), asked_to_trim, cleaner }
     }
 
     /// Forgets a device that is gone: another may get its index.

@@ -83,4 +83,5 @@ mod turns;
 mod update_modes;
 mod uses;
 mod verifier_knobs;
+mod write_behind;
 mod zero_entries;

@@ -648,7 +648,7 @@ static BOOLEAN ReadAperturePage(HANDLE hAdapter, UINT SegmentId, UINT64 Page, UI
 
 const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
     static const VIDMM_GPU Gpu = {Run, Translate, NULL, ReadAperturePage, FALSE, GPU_QUEUE};
-    static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu, NULL};
+    static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu, NULL, FALSE};
 #ifdef WITHOUT_GPU
     Interface.Gpu = NULL;
 #endif

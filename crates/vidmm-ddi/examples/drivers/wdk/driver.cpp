@@ -409,6 +409,6 @@ extern "C" const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
 #else
     static const VIDMM_GPU gpu = {Run, Translate, nullptr, ReadAperturePage, FALSE, RING_SIZE};
 #endif
-    static const VIDMM_TEST_INTERFACE testInterface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &gpu, nullptr};
+    static const VIDMM_TEST_INTERFACE testInterface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &gpu, nullptr, FALSE};
     return &testInterface;
 }

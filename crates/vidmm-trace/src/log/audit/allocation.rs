@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vidmm::contract::{AllocationFlags2, KmdAllocationHandle};
 use vidmm::{DeviceId, Extent, PAGE_SIZE, PageSize, PagingQueueId, PlanNo, ProcessId, SegmentId};
 
-use super::aspects::{Charge, CpuView, Offer, Pool, Residency};
+use super::aspects::{Begun, Charge, CpuView, Offer, Pool, Residency};
 use super::list_entry::{ListEntry, Writes};
 use super::segment::{Run, runs_of};
 
@@ -56,6 +56,8 @@ pub(super) struct Allocation {
     pub moved_at: u64,
     /// The last plan that brings it up to date, until which its copy alone is right; 0 is none.
     pub refreshed_by: PlanNo,
+    /// Its cleaning, if that has begun and not ended.
+    pub cleaning: Option<Begun>,
     /// Its backing store has content.
     pub backed: bool,
     /// Engines reached its backing store since that had no content.
@@ -63,7 +65,7 @@ pub(super) struct Allocation {
     /// The event of the last submission that used it, of those that were the last of their device when its list let it go; none if
     /// there was none.
     pub last_use: Option<u64>,
-    /// Writes that the backing store lacks.
+    /// Writes that the backing store lacks, beside those of [`cleaning`](Self::cleaning).
     pub writes: Writes,
     /// The caller destroyed it: its content is nothing to anybody.
     pub destroyed: bool,
@@ -95,6 +97,18 @@ impl Allocation {
     pub fn grant(&mut self, device: DeviceId, span: u64) {
         self.lists.get_mut(&device).into_iter().for_each(|entry| entry.grant(span));
         self.is_to_go = self.lists.values().flat_map(ListEntry::spans).any(|span| span.is_to_go && span.to.is_some());
+    }
+
+    /// A cleaning ends before its end: the backing store lacks all writes.
+    pub fn stop_cleaning(&mut self) {
+        if let Some(begun) = self.cleaning.take() {
+            self.writes.add(begun.before);
+        }
+    }
+
+    /// Its content is nothing to anybody.
+    pub fn forget_content(&mut self) {
+        (self.backed, self.was_in_place, self.writes, self.cleaning) = (false, false, Writes::NONE, None);
     }
 }
 

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use vidmm::contract::CpuVirtualAddress;
 use vidmm::{DeviceId, Extent, OfferFlags, OfferPriority, PhysicalAddress, PlanNo, ProcessId, SegmentId};
 
+use super::list_entry::Writes;
+
 /// Memory that is shared among processes: a memory segment, or system memory that engines reach.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Pool(pub SegmentId);
@@ -29,6 +31,15 @@ impl PerPool {
 pub(super) struct Chunk {
     pub offset: u64,
     pub size: u64,
+}
+
+/// The cleaning of an allocation, until the copy of the last part has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    /// The first byte of the next part.
+    pub next: u64,
+    /// Writes before the first part, which the backing store lacks until the end.
+    pub before: Writes,
 }
 
 /// The way in which a list counts an allocation.

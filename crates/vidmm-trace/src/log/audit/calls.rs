@@ -97,6 +97,7 @@ impl Audit {
             last_plan: 0,
             last_copy: 0,
             moved_at: 0,
+            cleaning: None,
             refreshed_by: 0,
             backed: existing_sys_mem,
             was_in_place: false,

@@ -20,7 +20,9 @@ impl Audit {
         let chunk = Chunk { offset: op.allocation_offset_in_bytes, size: op.transfer_size_in_bytes };
         let (source, destination) = (op.source_virtual_address, op.destination_virtual_address);
         let place = match op.transfer_direction {
-            MemoryTransferDirection::LocalToSystem => self.chunk_out(id, chunk),
+            MemoryTransferDirection::LocalToSystem => {
+                self.chunk_out(id, chunk).or_else(|| self.chunk_cleaned(id, chunk))
+            }
             MemoryTransferDirection::SystemToLocal => self.chunk_in(id, chunk, ContentSource::BackingStore),
             MemoryTransferDirection::LocalToLocal => None,
         };

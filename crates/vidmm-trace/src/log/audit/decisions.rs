@@ -39,6 +39,7 @@ impl Audit {
         if allocation.cpu_view.as_ref().is_some_and(|view| !view.shown.0.is_system()) {
             allocation.writes.add(Writes::BY_CPU);
         }
+        allocation.stop_cleaning();
         let Writes { certain, possible } = allocation.writes;
         let lost = certain && !copied && wanted && !in_place;
         self.findings.check(!lost, Invariant::I02, || format!("{id} was written, but is not copied out"));
@@ -387,6 +388,7 @@ impl Audit {
             return self.findings.report(Invariant::I20, format!("plan {number} retires, but does not exist"));
         };
         plan.leaving.iter().for_each(|&id| self.check_left_io_mmu(number, id));
+        plan.cleaned.into_iter().for_each(|id| self.settle_cleaning(id));
         plan.decommits.iter().for_each(|&extent| self.places.system.decommit(extent));
         self.findings.check(plan.stage == Stage::Entered, Invariant::I20, || {
             format!("plan {number} retires, but never entered the stream")

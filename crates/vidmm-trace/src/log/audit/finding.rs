@@ -99,6 +99,8 @@ invariants! {
     /// A request that was admitted is granted, and work whose waits are over is handed out, as soon as there is room. Neither waits for a
     /// call that may never come.
     D30 = "D30",
+    /// A copy ahead of an eviction has its reason, nobody waits for it, and nothing writes meanwhile.
+    D37 = "D37",
     /// A packet runs for its quantum before it is asked to yield; the reset of an engine aborts a packet that it has.
     Flt22 = "FLT-22",
     /// Packets that came back are handed out again in their order: paging buffers with their fences, other work with new ones.

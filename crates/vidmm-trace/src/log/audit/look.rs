@@ -6,7 +6,8 @@ use vidmm::{Event, MemorySegmentGroup, TrimFlags, TrimIntervals};
 
 use super::Audit;
 use super::allocation::Place;
-use super::aspects::Pool;
+use super::aspects::{Chunk, Pool};
+use super::cleaning::Said;
 use super::demands::Weight;
 use super::fences::Queue;
 use super::finding::Invariant;
@@ -222,6 +223,9 @@ impl Audit {
             Event::Placed { plan, allocation, segment, ref extents, content } => {
                 self.placed(allocation, Place { plan, segment, extents: extents.clone() }, content);
             }
+            Event::Cleaned { plan, allocation, offset, size, is_last, ahead, watermark } => {
+                self.cleaned(plan, allocation, Said { part: Chunk { offset, size }, is_last, ahead, watermark });
+            }
             Event::Refreshed { plan, allocation } => self.refreshed(plan, allocation),
             Event::PageTablePlaced { plan, process, level, page_size, virtual_address, address, size } => {
                 let table = Table::new(level, page_size, virtual_address);
@@ -234,7 +238,10 @@ impl Audit {
             Event::PlanDecided { plan, ref waits, ref after } => self.plan_decided(plan, waits, after),
             Event::PlanEntered { plan } => self.plan_entered(plan),
             Event::PlanBuilt { plan, signal } => self.plan_built(plan, signal),
-            Event::PlanRetired { plan } => self.plan_retired(plan),
+            Event::PlanRetired { plan } => {
+                self.link.retired(plan, self.at);
+                self.plan_retired(plan);
+            }
             // Paging.
             Event::PagingOperation { plan, ref operation, status, offset, bytes, .. } => {
                 self.check_goes_on(operation, status);

@@ -16,6 +16,7 @@ mod aperture;
 mod budgets;
 mod buffers;
 mod calls;
+mod cleaning;
 mod cpu_views;
 mod content;
 mod decisions;
@@ -143,6 +144,7 @@ pub struct Audit {
     shadow: Shadow,
     views: TableViews,
     fences: Fences,
+    link: cleaning::Link,
     plans: Plans,
     portions: Portions,
     /// Work was handed out before all that was decided was carried out: it is not held until then, as ForceSynchronousEvict would

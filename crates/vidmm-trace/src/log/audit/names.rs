@@ -178,6 +178,7 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         | Event::Rotated { allocation, .. }
         | Event::Unlocked { allocation, .. }
         | Event::Placed { allocation, .. }
+        | Event::Cleaned { allocation, .. }
         | Event::Refreshed { allocation, .. }
         | Event::IoMmuMapped { allocation, .. }
         | Event::PurgeOperation { allocation, .. }

@@ -10,7 +10,6 @@ use super::allocation::{Allocation, Mapping};
 use super::aspects::Offer;
 use super::device::RequestKind;
 use super::finding::Invariant;
-use super::list_entry::Writes;
 
 /// Priorities of allocations up to which AUTO is LOW, and from which it is HIGH (CRE-31b).
 const PRIORITY_LOW: u32 = 0x5000_0000;
@@ -123,7 +122,7 @@ impl Audit {
             format!("{id} is reclaimed as {result:?}, but discarded: {discarded}, decommitted: {decommitted}")
         });
         if result != ReclaimResult::Ok {
-            (allocation.backed, allocation.was_in_place, allocation.writes) = (false, false, Writes::NONE);
+            allocation.forget_content();
         }
         let (before, size) = (allocation.backing_store, allocation.size);
         let committed = result != ReclaimResult::NotCommitted;
@@ -214,7 +213,7 @@ impl Audit {
             format!("{id} is taken out as {reason:?}; offered: {offered}, discarded: {discarded}, copied: {copied}")
         });
         if discarded {
-            (allocation.backed, allocation.was_in_place, allocation.writes) = (false, false, Writes::NONE);
+            allocation.forget_content();
         }
         let is_told = !discarded || allocation.offer.is_some_and(|offer| offer.discarded);
         self.findings.check(is_told, Invariant::I25, || {
@@ -231,7 +230,7 @@ impl Audit {
         self.findings.check(is_new && may_go, Invariant::I25, || {
             format!("{id} is discarded by {plan:?}; it is offered, and was not discarded yet: {is_new}")
         });
-        (allocation.backed, allocation.was_in_place, allocation.writes) = (false, false, Writes::NONE);
+        allocation.forget_content();
         // Until that plan has ended, its backing store stays, too.
         allocation.last_plan = plan.unwrap_or(allocation.last_plan);
         allocation.last_copy = plan.unwrap_or(allocation.last_copy);

@@ -7,6 +7,7 @@ use vidmm::event::ContentSource;
 use vidmm::{AllocationId, DeviceId, Extent, PhysicalAddress, PlanNo, SegmentId};
 
 use super::allocation::{Mapping, Place};
+use super::aspects::Chunk;
 use super::finding::Invariant;
 use super::list_entry::Span;
 use super::notifications::Notices;
@@ -31,6 +32,8 @@ pub(super) struct Plan {
     pub leaving: Vec<AllocationId>,
     /// Those of them that are copied out.
     pub copied: Vec<AllocationId>,
+    /// The staying allocation with the last part copied.
+    pub cleaned: Option<AllocationId>,
     /// The allocations that it moves, in order: where to, or out.
     pub moves: Vec<(AllocationId, Option<Place>)>,
     /// Plans that it must follow, and why.
@@ -76,6 +79,8 @@ pub(super) enum Stage {
 pub(super) struct Steps {
     pub victims: Vec<Victim>,
     pub arrivals: Vec<Arrival>,
+    /// The copied part of a staying allocation.
+    pub clean: Option<CleanPart>,
     /// Page tables that are initialised, and where.
     pub placed_tables: Vec<(KmdProcessHandle, PhysicalAddress, Table)>,
     /// Page tables that are freed.
@@ -98,6 +103,16 @@ pub(super) struct Victim {
     pub discards: Option<Vec<u64>>,
     /// The notifications that its driver is to hear before anything is done to it.
     pub notices: Notices,
+}
+
+/// A part of a staying allocation, copied out by a plan.
+#[derive(Debug)]
+pub(super) struct CleanPart {
+    pub allocation: AllocationId,
+    pub place: Place,
+    pub part: Chunk,
+    /// Bytes copied so far.
+    pub moved: u64,
 }
 
 /// An allocation that comes in.

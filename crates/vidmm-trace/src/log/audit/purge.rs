@@ -147,6 +147,7 @@ impl Audit {
     fn content_of(&mut self, id: AllocationId) -> Content {
         let (halfway, is_physical) = (self.plans.halfway_out(id), self.adapter.is_physical());
         let Some(allocation) = self.allocations.get_mut(&id) else { return Content::Kept };
+        allocation.stop_cleaning();
         let wrote = |device, span: &Span| {
             let device: Option<&super::device::Device> = self.devices.get(device);
             device.is_some_and(|device| device.writes_in(span, allocation.moved_at).certain)

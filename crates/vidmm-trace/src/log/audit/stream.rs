@@ -127,6 +127,9 @@ impl Audit {
         for arrival in &steps.arrivals {
             self.check_has_arrived(plan, arrival);
         }
+        if let Some(clean) = &steps.clean {
+            self.check_is_clean(plan, clean);
+        }
         if let Some(address) = self.tables.forget(&steps.freed_tables) {
             let message = format!("plan {plan} ends, but a table still points to the one that it frees at {address:?}");
             self.findings.report(Invariant::I15, message);

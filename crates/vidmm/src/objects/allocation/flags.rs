@@ -22,6 +22,10 @@ bitflags! {
         const NOTIFY_EVICTION = 1 << 9;
         /// The driver is told before the unmapping from the IOMMU (NTF-04).
         const NOTIFY_IO_MMU_UNMAP = 1 << 10;
+        /// The parts that were copied out in place are right, as nothing has written since (D37).
+        const CLEANING = 1 << 14;
+        /// All content was copied out in place, and the allocation has stayed since (D37).
+        const CLEANED = 1 << 21;
         /// Other devices may open the allocation (CRE-41).
         const SHARED = 1 << 12;
         /// A destroyed allocation that goes with the last use by a device that has closed the allocation.

@@ -1,5 +1,6 @@
 //! An allocation: the driver's description, the place, and the state.
 
+mod cleaning;
 mod cold;
 mod flags;
 mod homes;

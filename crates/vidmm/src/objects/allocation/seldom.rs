@@ -44,7 +44,7 @@ impl Allocation {
     pub fn discard(&mut self) -> bool {
         let is_first = !self.is(AllocationState::DISCARDED);
         self.state |= AllocationState::DISCARDED;
-        self.state -= AllocationState::BACKED | AllocationState::DIRTY;
+        self.state -= AllocationState::BACKED | AllocationState::DIRTY | AllocationState::CLEANING;
         is_first
     }
 
@@ -81,7 +81,7 @@ impl Allocation {
 
     /// The CPU sees these ranges at an address, and may write there.
     pub fn begin_lock(&mut self, address: CpuVirtualAddress, shown: (SegmentId, Vec<Extent>)) {
-        self.state -= AllocationState::LOCK_PENDING;
+        self.state -= AllocationState::LOCK_PENDING | AllocationState::CLEANING;
         self.state |= AllocationState::LOCKED;
         self.state |= if shown.0.is_system() { AllocationState::BACKED } else { AllocationState::DIRTY };
         self.cold_mut().lock = Some(Lock { count: 1, address, shown, moved_by: 0 });

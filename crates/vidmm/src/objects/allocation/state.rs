@@ -25,6 +25,7 @@ impl Allocation {
     pub fn note_written(&mut self) {
         if self.place.is_some() {
             self.state |= AllocationState::DIRTY;
+            self.state -= AllocationState::CLEANING;
         }
     }
 
@@ -88,7 +89,7 @@ impl Allocation {
             // copies the content.
             self.state.set(AllocationState::DIRTY, stays);
         }
-        self.state -= AllocationState::EVICT_SOON;
+        self.state -= AllocationState::EVICT_SOON | AllocationState::CLEANING | AllocationState::CLEANED;
         // A required allocation comes in again, where the CPU sees it.
         if !self.is_required() {
             self.state -= AllocationState::LOCK_PENDING;
@@ -100,7 +101,7 @@ impl Allocation {
     /// A plan copies the content of the backing store to the place.
     pub fn refresh(&mut self, plan: PlanNo) {
         self.last_plan = plan;
-        self.state -= AllocationState::DIRTY;
+        self.state -= AllocationState::DIRTY | AllocationState::CLEANING;
     }
 
     /// A reset takes the allocation out of the place. Content in system memory stays the content.
@@ -110,6 +111,7 @@ impl Allocation {
             self.state |= AllocationState::BACKED;
         }
         self.state -= AllocationState::DIRTY | AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
+        self.state -= AllocationState::CLEANING | AllocationState::CLEANED;
     }
 
     /// A reset has lost the content, which reads as zero from now on.

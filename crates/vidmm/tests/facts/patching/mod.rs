@@ -184,6 +184,7 @@ impl Kmd for Driver {
                 leaf_page_table_size_for_64k_pages_in_bytes: 0,
             },
             page_table_levels: Vec::new(),
+            write_behind: false,
             paging_buffer: PagingBufferDesc { size: self.config.paging_buffer, private_data_size: 0 },
             patching: PatchingCaps {
                 max_allocation_list_slot_id: self.config.slots,

@@ -6,7 +6,7 @@ use vidmm::contract::*;
 use vidmm::policy::PolicyChoice;
 use vidmm::{
     AdapterOptions, Nanoseconds, NotificationRevision, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId, TdrOptions,
-    VerifierKnobs,
+    VerifierKnobs, WriteBehind,
 };
 
 use super::failing::{Failing, Fallible};
@@ -47,6 +47,8 @@ pub struct Config {
     /// The order of eviction.
     pub policy: PolicyChoice,
     pub verifier: VerifierKnobs,
+    /// Copies ahead of evictions, which the driver takes.
+    pub write_behind: WriteBehind,
     /// The CPU sees local memory.
     pub cpu_visible: bool,
     /// Index bits of the levels, leaf first, root last.
@@ -101,6 +103,7 @@ impl Default for Config {
             page_table_area: 0,
             policy: PolicyChoice::LRU,
             verifier: VerifierKnobs::default(),
+            write_behind: WriteBehind::OFF,
             cpu_visible: false,
             level_bits: vec![4, 4, 8],
             dual: false,
@@ -160,6 +163,7 @@ impl Config {
             page_table_area: self.page_table_area,
             policy: self.policy,
             verifier: self.verifier,
+            write_behind: self.write_behind,
             paging_va_without_local_memory: self.paging_va_without_local_memory,
             paging_tables_by_cpu: self.paging_tables_by_cpu,
             tdr: self.tdr,
@@ -271,6 +275,7 @@ impl Config {
                 leaf_page_table_size_for_64k_pages_in_bytes: if self.dual { 4096 } else { 0 },
             },
             page_table_levels,
+            write_behind: self.write_behind != WriteBehind::OFF,
             paging_buffer: PagingBufferDesc { size: self.buffer_bytes, private_data_size: self.private_bytes },
             patching: PatchingCaps::default(),
         }
