@@ -74,7 +74,7 @@ impl VidMm {
         if !self.state.moment.needs_poll() {
             watch::watch(&mut self.state, &mut self.requests, &mut self.work);
         }
-        // What this step did after the look at the cold end may have freed the bus.
+        // The rest of this step may have freed the bus after the cleaner has looked.
         self.state.moment.request_poll_if(self.schedule.may_clean(&self.state, &self.plans));
     }
 
