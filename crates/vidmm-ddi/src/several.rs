@@ -149,10 +149,11 @@ fn open_and_close(adapter: &Adapter, device: HANDLE, described: &Described, crea
             Flags: FLAG_CREATE,
             ..DXGKARG_OPENALLOCATION::zeroed()
         };
-        // SAFETY: the structs and the data live for the call; the device is the driver's.
         let call = || {
-            adapter
-                .call_with(Entry::DxgkDdiOpenAllocation, PASSIVE_LEVEL, &mut args, |args| unsafe { open(device, args) })
+            adapter.call_with(Entry::DxgkDdiOpenAllocation, PASSIVE_LEVEL, &mut args, |args| {
+                // SAFETY: the structs and the data live for the call; the device is the driver's.
+                unsafe { open(device, args) }
+            })
         };
         let (status, has_failed) = failing(adapter, fails_at, call);
         if status >= 0 {
