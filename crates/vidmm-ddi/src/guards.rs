@@ -84,9 +84,11 @@ pub(crate) fn in_guards<T: Copy, R>(object: &mut T, call: impl FnOnce(*mut T) ->
     // SAFETY: the pointer is of the whole, so the caller may find its way to the bytes around the struct.
     let result = call(unsafe { start.byte_add(std::mem::offset_of!(Guarded<T>, object)) }.cast());
     *object = guarded.object;
-    let damage = Damage::find(&guarded.before, &guarded.behind);
-    let name = type_name::<T>().rsplit("::").next().unwrap_or_default();
-    (result, damage.map(|damage| format!("{name}: {damage}")))
+    let named = |damage: Damage| {
+        let name = type_name::<T>().rsplit("::").next().unwrap_or_default();
+        format!("{name}: {damage}")
+    };
+    (result, Damage::find(&guarded.before, &guarded.behind).map(named))
 }
 
 #[cfg(test)]
