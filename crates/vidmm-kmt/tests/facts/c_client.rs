@@ -46,6 +46,20 @@ fn run(program: &Path, settings: &Settings) -> std::process::Output {
         .expect("the program runs")
 }
 
+/// A client in C succeeds without a finding, and the log repeats its calls. Returns the number of calls; none without a compiler.
+fn runs_and_repeats(text: &str) -> Option<u64> {
+    let folder = tempfile::tempdir().expect("there is a folder");
+    let source = folder.path().join("client.c");
+    std::fs::write(&source, text).expect("the file is written");
+    let program = compile(&source, folder.path())?;
+    let calls = folder.path().join("calls.jsonl");
+    let output = run(&program, &Settings { calls: Some(calls.clone()), ..Settings::default() });
+    assert!(output.status.success(), "{output:?}");
+    let played = replay(&calls, false, |_| ()).expect("the log is read");
+    assert_eq!((played.difference, &played.findings[..]), (None, &[][..]));
+    Some(played.calls)
+}
+
 #[test]
 fn the_suite_in_c_runs_and_its_calls_are_repeated() {
     let folder = tempfile::tempdir().expect("there is a folder");
@@ -88,8 +102,6 @@ fn the_suite_compiles_against_headers_with_flags_of_bits() {
 
 #[test]
 fn a_resource_and_a_fence_are_shared_by_descriptors() {
-    let folder = tempfile::tempdir().expect("there is a folder");
-    let source = folder.path().join("sharing.c");
     let text = r#"
         #include <string.h>
         #include <unistd.h>
@@ -139,13 +151,7 @@ fn a_resource_and_a_fence_are_shared_by_descriptors() {
             same.hNtHandle = (HANDLE)(uintptr_t)pipes[0];
             return D3DKMTOpenSyncObjectFromNtHandle2(&same) >= 0;
         }"#;
-    std::fs::write(&source, text).expect("the file is written");
-    let Some(program) = compile(&source, folder.path()) else { return };
-    let calls = folder.path().join("calls.jsonl");
-    let output = run(&program, &Settings { calls: Some(calls.clone()), ..Settings::default() });
-    assert!(output.status.success(), "{output:?}");
-    let played = replay(&calls, false, |_| ()).expect("the log is read");
-    assert_eq!((played.difference, &played.findings[..]), (None, &[][..]));
+    runs_and_repeats(text);
 }
 
 #[test]
@@ -195,8 +201,6 @@ fn a_call_at_the_end_of_the_program_is_in_the_log() {
 /// Four threads make calls at once, and a forked child makes one.
 #[test]
 fn threads_take_turns_and_a_forked_process_has_no_adapter() {
-    let folder = tempfile::tempdir().expect("there is a folder");
-    let source = folder.path().join("threads.c");
     let text = r#"
         #include <pthread.h>
         #include <sys/wait.h>
@@ -239,14 +243,8 @@ fn threads_take_turns_and_a_forked_process_has_no_adapter() {
             waitpid(child, &status, 0);
             return WEXITSTATUS(status) - 7;
         }"#;
-    std::fs::write(&source, text).expect("the file is written");
-    let Some(program) = compile(&source, folder.path()) else { return };
-    let calls = folder.path().join("calls.jsonl");
-    let output = run(&program, &Settings { calls: Some(calls.clone()), ..Settings::default() });
-    assert!(output.status.success(), "{output:?}");
-    let played = replay(&calls, false, |_| ()).expect("the log is read");
-    assert_eq!((played.difference, &played.findings[..]), (None, &[][..]));
-    assert!(played.calls >= 4 * 200 * 6);
+    let Some(calls) = runs_and_repeats(text) else { return };
+    assert!(calls >= 4 * 200 * 6);
 }
 
 /// Sizes and offsets of the header, by C's expressions, and those of the Windows metadata.
