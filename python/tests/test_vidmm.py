@@ -4,6 +4,8 @@
 """
 
 import io
+import subprocess
+import sys
 import tempfile
 import unittest
 import warnings
@@ -246,6 +248,13 @@ class Tables(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             table.write(Path(folder) / "rows.parquet")
             self.assertEqual(polars.read_parquet(Path(folder) / "rows.parquet").height, 2)
+
+
+    def test_an_interpreter_ends_right_after_a_table_is_read(self):
+        for read in ["table.to_arrow()", "table.to_pandas()", "table.to_polars()", "pyarrow.table(table)"]:
+            script = f"import pyarrow, vidmm; table = vidmm.replay([['a', 'b', 'a']], 'lru', '100%'); {read}"
+            ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+            self.assertEqual((read, ended.returncode, ended.stderr), (read, 0, ""))
 
 
 class Logs(unittest.TestCase):

@@ -23,7 +23,10 @@ class Table:
         """The table of pyarrow, which needs the package pyarrow."""
         import pyarrow.parquet
 
-        return pyarrow.parquet.read_table(io.BytesIO(self.parquet))
+        # `read_table` would leave the file to the threads of pyarrow. A thread that drops a Python object while the interpreter ends aborts
+        # the process, so this thread reads, from memory that belongs to no Python object.
+        with pyarrow.parquet.ParquetFile(pyarrow.BufferReader(self.parquet)) as file:
+            return file.read(use_threads=False)
 
     def to_pandas(self) -> pandas.DataFrame:
         """The table of pandas, which needs the packages pyarrow and pandas."""
