@@ -109,6 +109,7 @@ fn config(desc: &MachineDesc) -> SoftAdapterConfig {
         busy_every: desc.busy_every,
         max_allocation_list_slot_id: desc.num_slots,
         preemption_aware: desc.preemption_aware,
+        copies_both_ways: desc.copies_both_ways,
         bank_range_table: desc.bank_range_table.clone(),
         dependent_engines: desc
             .dependent_engines

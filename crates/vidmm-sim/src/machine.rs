@@ -94,6 +94,8 @@ pub struct MachineDesc {
     pub num_slots: u32,
     /// Whether engines keep their state between packets (SPL-07). A factory may ignore it.
     pub preemption_aware: bool,
+    /// Whether the paging engine copies in both directions at the same time. A factory may ignore it.
+    pub copies_both_ways: bool,
     /// Where the banks of local memory end, in bytes from its start (SEG-31). A factory must obey it.
     /// [`Features::PLACEMENT`].
     pub bank_range_table: Vec<u64>,
@@ -198,6 +200,7 @@ impl MachineDesc {
             busy_every: adapter.busy_every,
             num_slots: adapter.slots,
             preemption_aware: adapter.preemption_aware,
+            copies_both_ways: adapter.copies_both_ways,
             bank_range_table: adapter.banks.iter().map(|end| end.bytes()).collect(),
             dependent_engines: adapter
                 .dependent_engines

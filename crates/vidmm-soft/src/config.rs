@@ -95,6 +95,8 @@ pub struct SoftAdapterConfig {
     pub busy_notify_every: Option<u32>,
     /// The driver takes copies of content that stays in its memory segment (D37).
     pub write_behind: bool,
+    /// The paging engine copies in both directions at the same time.
+    pub copies_both_ways: bool,
     /// Groups of engines, by ordinal, of which the reset of one harms the others (FLT-26). An engine in no group harms no other.
     pub dependent_engines: Vec<Vec<u32>>,
 }
@@ -189,6 +191,7 @@ impl Default for SoftAdapterConfig {
             bank_range_table: Vec::new(),
             busy_notify_every: None,
             write_behind: true,
+            copies_both_ways: false,
             dependent_engines: Vec::new(),
         }
     }

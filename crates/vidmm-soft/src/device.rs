@@ -318,6 +318,13 @@ impl<E: Executor> Device<E> {
         Ok(Begun::Transfer(transfer, self.executor.read(&runs), bytes_in_system(&runs)))
     }
 
+    /// The pages that a transfer reads and writes, as far as these are mapped.
+    pub fn pages_of(&mut self, space: Option<AddressSpace>, transfer: &Transfer) -> Vec<PhysicalRun> {
+        let sides = [(transfer.source, false), (transfer.destination, true)];
+        let access = sides.map(|(address, write)| whole_pages(address, transfer.bytes, write));
+        access.into_iter().filter_map(|access| self.translate(space, access.ok()?).ok()).flatten().collect()
+    }
+
     fn finish_transfer(
         &mut self,
         space: Option<AddressSpace>,

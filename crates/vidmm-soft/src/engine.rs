@@ -13,7 +13,7 @@ use crate::translation::AddressSpace;
 /// When something happens that never does.
 pub const NEVER: Nanoseconds = Nanoseconds::MAX;
 
-/// An engine. It runs its packets in the order in which they came, each once its waits are over.
+/// An engine. An engine runs packets in the order of their submissions, each once the packet's waits are over.
 #[derive(Debug)]
 pub struct Engine<H> {
     queue: VecDeque<Queued>,
@@ -89,6 +89,8 @@ pub struct Running {
     pub packet: Packet,
     /// The rest of its commands.
     pub commands: VecDeque<Result<Command, DecodeError>>,
+    /// The earliest possible begin. Of a packet with waits for fences, the begin.
+    pub ready_at: Nanoseconds,
     /// When it began.
     pub started_at: Nanoseconds,
     /// The fault that befalls it.
@@ -137,11 +139,12 @@ impl<H> Engine<H> {
 
     /// Takes the first packet, to run it from `now` on; `mishap` tells what befalls it, by whether it is a paging buffer.
     pub fn start(&mut self, now: Nanoseconds, mishap: impl FnOnce(bool) -> Option<Mishap>) -> Option<Box<Running>> {
-        let Queued { packet, .. } = self.queue.pop_front()?;
+        let Queued { packet, submitted_at } = self.queue.pop_front()?;
         self.num_begun += 1;
         let commands = Decoder::new(&packet.preamble).chain(Decoder::new(packet.buffer.commands())).collect();
         let mishap = mishap(matches!(packet.buffer, DmaBuffer::Paging(_)));
-        Some(Box::new(Running { packet, commands, started_at: now, mishap }))
+        let ready_at = if packet.waits.is_empty() { submitted_at } else { now };
+        Some(Box::new(Running { packet, commands, ready_at, started_at: now, mishap }))
     }
 
     /// The packet that signals `fence_id` has ended at `now`, one way or the other.

@@ -6,6 +6,7 @@ use vidmm::contract::{DmaBuffer, EngineFence, KmdProcessHandle, Packet};
 use vidmm::{GpuVirtualAddress, Nanoseconds, PhysicalAddress};
 use vidmm_runtime::{Content, Gpu, GpuEvent, Probe};
 
+use crate::both_ways::BothWays;
 use crate::bus::Bus;
 use crate::config::SoftAdapterConfig;
 use crate::cost::CostModel;
@@ -40,6 +41,8 @@ pub struct ModelGpu<E: Executor = Memories> {
     device: Device<E>,
     cost: CostModel,
     bus: Bus,
+    /// None if the paging engine copies in one direction at a time.
+    both_ways: Option<BothWays>,
     faults: ModelGpuFaults,
     power: Power,
     /// None on an adapter with GPU virtual addresses: its engines have no state to lose.
@@ -114,6 +117,7 @@ impl<E: Executor> ModelGpu<E> {
             device: Device::new(Translation::new(config, io_mmu), executor, faults.clone()),
             cost,
             bus: Bus::default(),
+            both_ways: config.copies_both_ways.then(BothWays::default),
             faults,
             power: Power::On,
             programmed: config.is_physical().then(|| ProgrammedState::new(config.engines, config.preemption_aware)),
@@ -237,6 +241,7 @@ impl<E: Executor> ModelGpu<E> {
     /// Stops what `engine` runs at `now`, in the middle of it, and returns its packet.
     fn stop(&mut self, engine: usize, now: Nanoseconds) -> Option<Packet> {
         self.bus.stop(now);
+        self.both_ways = self.both_ways.take().map(|_| BothWays::default());
         let (packet, begun) = self.engines[engine].stop();
         if let Some(begun) = begun {
             self.half_written.extend(self.device.abandon(self.engines[engine].space, begun));

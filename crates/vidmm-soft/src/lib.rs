@@ -24,6 +24,7 @@
 //! It does not have: preemption inside a packet, CPU access, large pages, and engines that slow each other down.
 
 mod aperture;
+mod both_ways;
 mod bus;
 mod command_buffer;
 mod config;

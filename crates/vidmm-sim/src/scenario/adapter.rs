@@ -146,6 +146,8 @@ pub struct AdapterSettings {
     pub preparation: PreparationKnobs,
     /// The consequences of mistakes that come at once.
     pub verifier: VerifierSettings,
+    /// The paging engine copies in both directions at the same time.
+    pub copies_both_ways: bool,
     /// Copies of written content ahead of evictions.
     pub write_behind: WriteBehindSettings,
     /// The time limits after which packets count as hung, and the number of resets that may be remembered.
@@ -271,6 +273,7 @@ impl Default for AdapterSettings {
             banks: Vec::new(),
             preparation: PreparationKnobs::default(),
             verifier: VerifierSettings::default(),
+            copies_both_ways: false,
             write_behind: WriteBehindSettings::default(),
             tdr: TdrSettings::default(),
             dependent_engines: Vec::new(),

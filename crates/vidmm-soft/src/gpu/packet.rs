@@ -49,7 +49,8 @@ impl<E: Executor> ModelGpu<E> {
         }
         match self.device.begin(space, command, events) {
             Ok(begun) => {
-                let until = if mishap.is_some() { NEVER } else { self.end_of(&begun, now, duration) };
+                let since = running.ready_at.saturating_add(self.cost.packet_nanoseconds).min(now);
+                let until = if mishap.is_some() { NEVER } else { self.end_of(&begun, space, (since, now), duration) };
                 self.engines[engine].state = State::Executing { running, begun, began_at: now, until };
             }
             Err(abort) => self.abort(engine, *running, abort, now, events),
@@ -57,12 +58,27 @@ impl<E: Executor> ModelGpu<E> {
     }
 
     /// When a command ends that begins at `now` and takes `duration` with the bus to itself. A transfer and the reads of a
-    /// kernel wait for the bus.
-    fn end_of(&mut self, begun: &Begun<E::Bytes>, now: Nanoseconds, duration: Nanoseconds) -> Nanoseconds {
+    /// kernel wait for the bus. Where the paging engine copies both ways, the transfer may have begun `since`.
+    fn end_of(
+        &mut self,
+        begun: &Begun<E::Bytes>,
+        space: Option<AddressSpace>,
+        (since, now): (Nanoseconds, Nanoseconds),
+        duration: Nanoseconds,
+    ) -> Nanoseconds {
         let from = now.saturating_add(self.cost.command_nanoseconds);
         let alone = now.saturating_add(duration);
         match begun {
-            Begun::Transfer(transfer, ..) => self.bus.carry(transfer.direction, from, alone - from),
+            Begun::Transfer(transfer, ..) => {
+                let Some(both_ways) = &mut self.both_ways else {
+                    return self.bus.carry(transfer.direction, from, alone - from);
+                };
+                let pages = self.device.pages_of(space, transfer);
+                let since = both_ways.may_begin_at(transfer.direction, &pages, since);
+                let until = self.bus.carry(transfer.direction, since, alone - from).max(from);
+                both_ways.note(transfer.direction, pages, until);
+                until
+            }
             Begun::Kernel(_, _, read) => {
                 let read = self.cost.kernel_read(read.iter().sum());
                 alone.max(self.bus.carry(MemoryTransferDirection::SystemToLocal, from, read))

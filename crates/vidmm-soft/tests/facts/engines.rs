@@ -315,3 +315,37 @@ fn counters_tell_what_was_done() {
     let commands = after.commands;
     assert_eq!((commands.transfer, commands.fill, commands.flush_tlb, commands.kernel), (3, 1, 1, 1));
 }
+
+/// A copy out of A and a copy in of other system memory, which are queued together. Returns when each begins and ends.
+fn out_and_in(copies_both_ways: bool, into: u64) -> Vec<(u64, u64)> {
+    const OTHER: u64 = 5 << 20;
+    let second = CostModel { bus_to_device_bytes_per_second: 1 << 20, bus_to_host_bytes_per_second: 1 << 20, ..FREE };
+    let mut rig = Rig::with(SoftAdapterConfig { copies_both_ways, ..config() }, second, ModelGpuFaults::default());
+    let process = rig.process();
+    rig.map_now(process, A, Pte::valid(local(A)), 16, PageSize::Kib64);
+    rig.map_now(process, B, Pte::valid(local(B)), 16, PageSize::Kib64);
+    rig.map_now(process, IN_SYSTEM, Pte::valid(system(IN_SYSTEM)), 256, PageSize::Kib4);
+    rig.map_now(process, OTHER, Pte::valid(system(OTHER)), 256, PageSize::Kib4);
+    let out = rig.transfer(A, IN_SYSTEM, 1 << 20, LocalToSystem);
+    let back = rig.transfer(OTHER, into, 1 << 20, SystemToLocal);
+    rig.submit(process, PAGING_ENGINE, &[], out);
+    rig.submit(process, PAGING_ENGINE, &[], back);
+    times(&rig.drain()).into_iter().map(|(_, start, end)| (start, end)).collect()
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+#[test]
+fn copies_follow_each_other_where_the_engine_copies_one_way() {
+    assert_eq!(out_and_in(false, B), [(0, SECOND), (SECOND, 2 * SECOND)]);
+}
+
+#[test]
+fn copies_of_both_directions_run_at_the_same_time_where_the_engine_copies_both_ways() {
+    assert_eq!(out_and_in(true, B), [(0, SECOND), (SECOND, SECOND)]);
+}
+
+#[test]
+fn a_copy_into_pages_that_are_on_their_way_out_waits() {
+    assert_eq!(out_and_in(true, A), [(0, SECOND), (SECOND, 2 * SECOND)]);
+}
