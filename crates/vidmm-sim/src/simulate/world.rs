@@ -271,7 +271,11 @@ impl World {
             let (watermark, link) = (aside.within(1, 100) as u8, aside.within(1, 100) as u8);
             adapter.write_behind = WriteBehindSettings { watermark, link };
         }
+        adapter.copies_both_ways = !is_speed && aside.chance(30);
         let bus_gb_per_s = dice.pick(&[1.0, 12.0, 25.0, 100.0]).unwrap_or(25.0);
+        // Work comes between the parts of a copy ahead only where a part takes long.
+        let copies_slowly = adapter.write_behind.watermark > 0 && aside.chance(40);
+        let bus_gb_per_s = if copies_slowly { 0.05 } else { bus_gb_per_s };
         let reset = dice.log_within(1000, 100_000_000);
         let scenario = ExplicitScenario {
             shows: None,

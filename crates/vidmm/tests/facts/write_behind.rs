@@ -227,12 +227,13 @@ enum Meanwhile {
     Eviction,
     Offer,
     PowerDown,
+    EngineReset,
 }
 
 #[test]
 fn content_is_clean_when_the_copy_has_ended_without_a_write_and_no_earlier() {
     use Meanwhile::*;
-    for meanwhile in [Nothing, Write, Eviction, Offer, PowerDown] {
+    for meanwhile in [Nothing, Write, Eviction, Offer, PowerDown, EngineReset] {
         let (mut world, client) = world(16);
         let other = world.client();
         let all = world.allocate(other, 16);
@@ -263,6 +264,14 @@ fn content_is_clean_when_the_copy_has_ended_without_a_write_and_no_earlier() {
                 world.call(|vidmm, _, _| vidmm.power_down());
                 world.run_all();
                 world.call(|vidmm, _, _| vidmm.power_up());
+            }
+            EngineReset => {
+                world.submit(other, &[Access::Tag(1)]);
+                world.poll();
+                world.fault(RENDER, 0xBAD_0000);
+                world.run_all();
+                let is_reset = |event: &Event| matches!(event, Event::EngineReset { .. });
+                assert!(world.events.iter().any(is_reset), "the engine of kernels was reset");
             }
         }
         squeeze(&mut world, 16);
