@@ -60,11 +60,12 @@ impl VidMm {
         let entries = self.state.objects.allocations.iter().flat_map(|(_, allocation)| allocation.entries());
         let queued = entries.map(|(_, entry)| self.state.residency.spans.len(entry.spans) as u64).sum();
         audit.equal("D2: spans of ungranted requests", self.state.residency.spans.used() as u64, queued);
+        // A record of what is gone breaks the rules of offers as well.
+        check_records(&self.state.objects, &mut audit);
         check_offers(&self.state.objects, &mut audit);
         check_locks(&self.state.objects, &mut audit);
         check_devices(&self.state, &mut audit);
         check_plans(&self.state.objects, &self.plans, &mut audit);
-        check_records(&self.state.objects, &mut audit);
         if audit.broken.is_empty() { Ok(()) } else { Err(CheckError { broken: audit.broken }) }
     }
 }
@@ -368,7 +369,7 @@ fn check_records(objects: &Objects, audit: &mut Audit) {
     let rehomed = objects.devices.iter().flat_map(|(_, device)| device.rehomed.iter());
     for &index in rehomed.chain(objects.processes.iter().flat_map(|(_, process)| process.offered.iter())) {
         audit.holds(objects.allocations.contains(index), || {
-            format!("I34: record of allocation {index} are kept, but it is gone")
+            format!("I34: a record of allocation {index} is kept, but the allocation is gone")
         });
     }
 }
