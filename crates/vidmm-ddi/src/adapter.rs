@@ -15,7 +15,7 @@ use crate::callbacks;
 use crate::compression::Compression;
 use crate::dice::Dice;
 use crate::dma_buffers::DmaBuffers;
-use crate::guards::in_guards;
+use crate::guards::Guarded;
 use crate::inbox;
 use crate::loaded::Loaded;
 use crate::mdls::Mdls;
@@ -330,8 +330,23 @@ impl Adapter {
 
     /// Calls the driver with a struct, and looks at the bytes around the struct.
     pub fn call_with<T: Copy, R>(&self, entry: Entry, irql: u8, args: &mut T, call: impl FnOnce(*mut T) -> R) -> R {
-        let (result, damage) = in_guards(args, |args| self.call(entry, irql, || call(args)));
-        if let Some(damage) = damage {
+        let mut guarded = Guarded::new(*args);
+        let result = self.call_guarded(entry, irql, &mut guarded, call);
+        *args = *guarded;
+        result
+    }
+
+    /// The same with a struct that was made between its guards.
+    pub fn call_guarded<T, R>(
+        &self,
+        entry: Entry,
+        irql: u8,
+        args: &mut Guarded<T>,
+        call: impl FnOnce(*mut T) -> R,
+    ) -> R {
+        let object = args.as_mut_ptr();
+        let result = self.call(entry, irql, || call(object));
+        if let Some(damage) = args.damage() {
             report("SHIM-STRUCT", format!("{entry:?}: {damage}"));
         }
         result
