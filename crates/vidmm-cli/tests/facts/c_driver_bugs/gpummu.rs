@@ -11,7 +11,7 @@ bugs! {
     a_fill_of_the_wrong_bytes: BUG_FILL_SYSTEM_RESIDENT by "BPB-42 VIRTUAL_FILL" in "1..25";
     a_flush_that_is_left_out: BUG_SKIP_FLUSH by "GVA-34 FLUSH_TLB";
     a_flush_of_another_process: BUG_FLUSH_WRONG_PROCESS by "GVA-34 FLUSH_TLB";
-    a_flush_of_addresses_of_32_bits: BUG_FLUSH_32_BITS by "GVA-34 FLUSH_TLB" in "1..60";
+    a_flush_of_addresses_of_32_bits: BUG_FLUSH_32_BITS by "GVA-34 FLUSH_TLB" in "1..1";
     a_fill_of_the_neighbour: BUG_FILL_TOO_FAR by "BPB-42 VIRTUAL_FILL";
     a_transfer_of_a_page_more: BUG_TRANSFER_TOO_FAR by "BPB-40 VIRTUAL_TRANSFER";
     a_transfer_that_begins_a_page_before: BUG_TRANSFER_TOO_EARLY by "BPB-40 VIRTUAL_TRANSFER";
