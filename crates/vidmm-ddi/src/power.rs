@@ -12,7 +12,7 @@ pub(crate) fn lose_power(adapter: &Adapter, lose: impl FnOnce()) {
     let number = adapter.losses_of_power.replace(adapter.losses_of_power.get() + 1);
     set_power_state(adapter, POWER_DEVICE_D3, ACTIONS[number % ACTIONS.len()]);
     lose();
-    // The action of a return to D0 means nothing.
+    // The action of a return to full power means nothing.
     set_power_state(adapter, POWER_DEVICE_D0, ACTIONS[number / ACTIONS.len() % ACTIONS.len()]);
 }
 
