@@ -15,7 +15,7 @@ use crate::callbacks;
 use crate::compression::Compression;
 use crate::dice::Dice;
 use crate::dma_buffers::DmaBuffers;
-use crate::guards::in_guards;
+use crate::guards::Guarded;
 use crate::inbox;
 use crate::loaded::Loaded;
 use crate::mdls::Mdls;
@@ -73,6 +73,19 @@ pub(crate) struct Wanted {
     pub surface: u32,
     /// The flags that the driver is to set.
     pub flags: AllocationFlags,
+    /// The pixels of the surface that the allocation is: width, height. None if no presentation has the surface for its source.
+    pub pixels: Option<(u32, u32)>,
+}
+
+/// The way of interrupts to the driver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Interrupts {
+    #[default]
+    Arrive,
+    /// The next interrupt goes astray.
+    GoAstray,
+    /// The interrupt with this message has gone astray.
+    Lost(u32),
 }
 
 /// The machine around an adapter.
@@ -84,6 +97,8 @@ pub(crate) struct Surroundings {
     pub address_bits: u32,
     /// The driver's threads race, and a run may not repeat.
     pub is_racing: bool,
+    /// Fences go on at 1 behind the largest fence.
+    pub fences_wrap: bool,
 }
 
 /// One adapter. Nothing in it is borrowed while the driver is called, because the driver calls back.
@@ -112,6 +127,10 @@ pub(crate) struct Adapter {
     pub dpc_is_queued: Cell<bool>,
     /// Since the last report of an interrupt no DPC was queued; and since a DPC ran, Dxgkrnl was not told.
     pub owes: Cell<Owes>,
+    pub interrupts: Cell<Interrupts>,
+    /// So often data for a debugger was collected, and so often the power was lost.
+    pub debug_reports: Cell<usize>,
+    pub losses_of_power: Cell<usize>,
     /// The last user program from the GPU's model has faulted.
     pub has_faulted: Cell<bool>,
     /// The driver resets single engines (FLT-20).
@@ -192,14 +211,14 @@ impl Adapter {
     ///
     /// If the driver refuses.
     pub fn start(driver: Arc<Loaded>, surroundings: Surroundings) -> Result<Rc<Self>, String> {
-        let Surroundings { seed, address_bits, is_racing } = surroundings;
+        let Surroundings { seed, address_bits, is_racing, fences_wrap } = surroundings;
         let counts_before = driver.counts();
         let pages = PageNumbers::new(&Dice::new(seed), address_bits);
         set_page_numbers(pages);
         // SAFETY: the function takes numbers, and no thread of the driver's runs between two adapters.
         unsafe { (driver.shim().SetMachine)(seed, pages.highest_address(), is_racing.into()) };
         let dice = Dice::new(!seed);
-        let fences = Fences::new(&dice);
+        let fences = if fences_wrap { Fences::wrapping(&dice) } else { Fences::new(&dice) };
         let adapter = Rc::new(Self {
             driver,
             context: Cell::new(std::ptr::null_mut()),
@@ -217,6 +236,9 @@ impl Adapter {
             kernel_events: RefCell::default(),
             dpc_is_queued: Cell::new(false),
             owes: Cell::default(),
+            interrupts: Cell::default(),
+            debug_reports: Cell::default(),
+            losses_of_power: Cell::default(),
             has_faulted: Cell::new(false),
             resets_engines: Cell::new(false),
             is_physical: Cell::new(false),
@@ -330,8 +352,23 @@ impl Adapter {
 
     /// Calls the driver with a struct, and looks at the bytes around the struct.
     pub fn call_with<T: Copy, R>(&self, entry: Entry, irql: u8, args: &mut T, call: impl FnOnce(*mut T) -> R) -> R {
-        let (result, damage) = in_guards(args, |args| self.call(entry, irql, || call(args)));
-        if let Some(damage) = damage {
+        let mut guarded = Guarded::new(*args);
+        let result = self.call_guarded(entry, irql, &mut guarded, call);
+        *args = *guarded;
+        result
+    }
+
+    /// The same with a struct that was made between its guards.
+    pub fn call_guarded<T, R>(
+        &self,
+        entry: Entry,
+        irql: u8,
+        args: &mut Guarded<T>,
+        call: impl FnOnce(*mut T) -> R,
+    ) -> R {
+        let object = args.as_mut_ptr();
+        let result = self.call(entry, irql, || call(object));
+        if let Some(damage) = args.damage() {
             report("SHIM-STRUCT", format!("{entry:?}: {damage}"));
         }
         result
@@ -445,6 +482,10 @@ impl Adapter {
 
     /// Lets the driver look at its interrupt, and runs the DPC that it asks for.
     pub fn interrupt(&self, message_number: u32) {
+        if self.interrupts.get() == Interrupts::GoAstray && !self.has_faulted.get() {
+            self.interrupts.set(Interrupts::Lost(message_number));
+            return;
+        }
         let ddi = self.ddi();
         let Some(routine) = ddi.DxgkDdiInterruptRoutine else { return };
         inbox::synchronized(|| {

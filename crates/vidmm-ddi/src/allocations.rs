@@ -77,6 +77,9 @@ impl Allocations {
                     self.destroy(adapter, info.allocation);
                     return Err(CreateAllocationError::NoMemory);
                 }
+                if let Some(pixels) = wanted.pixels {
+                    must_be_described(adapter, info.allocation, pixels);
+                }
                 if wanted.surface > 0 {
                     adapter.compression.borrow_mut().add(info.allocation, wanted.surface);
                 }
@@ -129,5 +132,26 @@ impl Allocations {
         while let Some(&allocation) = self.resources.keys().next() {
             self.destroy(adapter, allocation);
         }
+    }
+}
+
+/// Asks for the description of a surface that Windows has created, and may present (DRV-13).
+fn must_be_described(adapter: &Adapter, allocation: KmdAllocationHandle, (width, height): (u32, u32)) {
+    let Some(function) = adapter.ddi().DxgkDdiDescribeAllocation else { return };
+    let handle = adapter.allocations.handle(allocation.0);
+    let mut args = DXGKARG_DESCRIBEALLOCATION { hAllocation: handle, ..DXGKARG_DESCRIBEALLOCATION::zeroed() };
+    // SAFETY: the struct lives for the call; the allocation is the driver's.
+    let status = adapter.call_with(Entry::DxgkDdiDescribeAllocation, PASSIVE_LEVEL, &mut args, |args| unsafe {
+        function(adapter.handle(), args)
+    });
+    let surface = format!("a surface of {width} x {height} pixels in D3DDDIFORMAT {D3DDDIFMT_A8R8G8B8}");
+    match status {
+        STATUS_NO_MEMORY | STATUS_INSUFFICIENT_RESOURCES => {}
+        ..0 => report("DDI-DESCRIBE", format!("DxgkDdiDescribeAllocation of {surface} failed with status {status:#x}")),
+        _ if (args.Width, args.Height, args.Format) != (width, height, D3DDDIFMT_A8R8G8B8) => {
+            let DXGKARG_DESCRIBEALLOCATION { Width, Height, Format, .. } = args;
+            report("DDI-DESCRIBE", format!("DxgkDdiDescribeAllocation of {surface} says {Width} x {Height}, {Format}"));
+        }
+        _ => {}
     }
 }

@@ -7,6 +7,7 @@ use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::bounce::Bounce;
 use crate::dma_buffers::Written;
+use crate::guards::Guarded;
 use crate::memory::SegmentBases;
 use crate::payload::Payloads;
 use crate::progress::Entry;
@@ -80,29 +81,26 @@ impl Building {
         adapter.retire_mdls();
         let shown = self.show_table(adapter, build.operation);
         let table = shown.as_ref().map(|shown| shown.start);
-        let (operation, payload) = self.payloads.payload(adapter, build.operation, table);
         let (offset, room) = (build.dma_buffer_write_offset as usize, build.dma_buffer.len());
         let private_room = build.dma_buffer_private_data.len();
         // The place of the first byte names the manager's buffer, and stays.
         let key = build.dma_buffer.as_ptr().addr().wrapping_sub(offset);
         let is_by_gpu = !build.operation.is_by_cpu();
         let place = is_by_gpu.then(|| adapter.dma.paging(key, offset, offset + room, private_room));
-        let mut args = DXGKARG_BUILDPAGINGBUFFER {
-            pDmaBuffer: place.map_or(std::ptr::null_mut(), |place| place.dma),
-            DmaSize: room as u32,
-            pDmaBufferPrivateData: place.map_or(std::ptr::null_mut(), |place| place.private),
-            DmaBufferPrivateDataSize: private_room as u32,
-            Operation: operation,
-            MultipassOffset: *build.multipass_offset,
-            Reserved: payload,
-            hSystemContext: adapter.contexts.handle(build.system_context.0),
-            DmaBufferGpuVirtualAddress: 0,
-            DmaBufferWriteOffset: build.dma_buffer_write_offset,
-        };
+        let mut args = Guarded::new(DXGKARG_BUILDPAGINGBUFFER::zeroed());
+        args.Operation = self.payloads.write_payload(adapter, build.operation, table, &mut args.Reserved);
+        if let Some(place) = place {
+            (args.pDmaBuffer, args.pDmaBufferPrivateData) = (place.dma, place.private);
+        }
+        args.DmaSize = room as u32;
+        args.DmaBufferPrivateDataSize = private_room as u32;
+        args.MultipassOffset = *build.multipass_offset;
+        args.hSystemContext = adapter.contexts.handle(build.system_context.0);
+        args.DmaBufferWriteOffset = build.dma_buffer_write_offset;
         let allocation = build.operation.allocation().map_or(0, |allocation| allocation.0);
-        adapter.progress().build(operation, allocation);
+        adapter.progress().build(args.Operation, allocation);
         // SAFETY: the struct, its lists and its buffers live for the call; beyond a buffer's end are bytes of ours.
-        let status = adapter.call_with(Entry::DxgkDdiBuildPagingBuffer, PASSIVE_LEVEL, &mut args, |args| unsafe {
+        let status = adapter.call_guarded(Entry::DxgkDdiBuildPagingBuffer, PASSIVE_LEVEL, &mut args, |args| unsafe {
             function(adapter.handle(), args)
         });
         *build.multipass_offset = args.MultipassOffset;

@@ -99,7 +99,7 @@ pub(crate) struct Engine {
     pub yielded: Option<(u32, u32)>,
     /// The last ended packet that the driver had.
     pub told: u64,
-    /// The last packet that has ended since the last reset: what a driver says of it before that is its own affair.
+    /// The last packet that has ended since the last reset or loss of power: what a driver says of it before that is its own affair.
     pub ended: Option<u64>,
 }
 

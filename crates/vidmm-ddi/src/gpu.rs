@@ -12,18 +12,23 @@ use vidmm::{Nanoseconds, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{Content, Gpu, GpuEvent, Probe, Sees, TableEntry};
 
 use crate::abi::*;
-use crate::adapter::{Adapter, Notification, PASSIVE_LEVEL};
+use crate::adapter::{Adapter, Interrupts, Notification, PASSIVE_LEVEL};
 use crate::engine::{Engine, Queued, Submission, is_given_up, preempt, submit};
 use crate::memory::{Memory, from_driver, to_driver};
 use crate::numbers::Fences;
 use crate::page_tables::entry_from_driver;
+use crate::power;
 use crate::progress::Entry;
 use crate::reports::{report, report_stray};
 use crate::targets::Work;
+use crate::timeouts::{Timeout, collect_dbg_info, query_current_fence, query_engine_status};
 use crate::user_work;
 
 /// A thread of the driver's reports what has happened in this time.
 const THREADS_REPORT_IN: Duration = Duration::from_secs(1);
+
+/// Behind every so many packets the driver is asked for the last fence, and an interrupt is lost.
+const ASKED_EACH: u64 = 16;
 
 /// A GPU whose engines are the driver's.
 pub(crate) struct DdiGpu {
@@ -37,12 +42,15 @@ pub(crate) struct DdiGpu {
     lost: Cell<bool>,
     /// The number of judged reports of the driver.
     judged: usize,
+    /// The packets that the model has run.
+    num_runs: u64,
 }
 
 impl DdiGpu {
     pub fn new(adapter: Rc<Adapter>, memory: Rc<Memory>, engines: usize) -> Self {
         let engines = std::iter::repeat_with(Engine::default).take(engines).collect();
-        Self { adapter, memory, engines, answers: Vec::new(), is_resetting: false, lost: Cell::new(false), judged: 0 }
+        let (answers, is_resetting, lost) = (Vec::new(), false, Cell::new(false));
+        Self { adapter, memory, engines, answers, is_resetting, lost, judged: 0, num_runs: 0 }
     }
 
     /// The page of system memory, as the manager numbers it, that a page of an aperture shows.
@@ -111,9 +119,13 @@ impl DdiGpu {
         self.adapter.has_faulted.set(false);
         let buffer = first.buffer;
         self.begin_work(fence.engine, Submission::decode(&first.packet.preamble), buffer);
+        let is_asked = self.is_asked_for_fence(ordinal, is_told);
         if let Some(run) = self.adapter.driver().gpu().and_then(|gpu| gpu.Run) {
             // SAFETY: the context is what AddDevice returned.
             self.adapter.call(Entry::GpuRun, PASSIVE_LEVEL, || unsafe { run(self.adapter.handle(), fence.engine) });
+        }
+        if is_asked {
+            self.ask_for_fence(fence);
         }
         events.append(&mut self.adapter.kernel_events.borrow_mut());
         // A thread of the driver's may be about to report: decisions are to depend on what it tells, and not on when.
@@ -138,6 +150,43 @@ impl DdiGpu {
                 let packet = format!("{} of engine {}", self.adapter.fences.name(fence.fence_id as u32), fence.engine);
                 report("SYN-13", format!("{packet} has run, and the driver has not reported its end"));
             }
+        }
+    }
+
+    /// Whether the driver is asked for the last fence behind the packet that is about to run; the packet's interrupt is lost in half of
+    /// these cases. The report of a yield comes by an interrupt that no question stands for.
+    fn is_asked_for_fence(&mut self, ordinal: usize, is_told: bool) -> bool {
+        self.num_runs += 1;
+        let has_function = self.adapter.ddi().DxgkDdiQueryCurrentFence.is_some();
+        let is_asked = has_function && self.num_runs.is_multiple_of(ASKED_EACH);
+        let may_be_lost = !is_told && self.engines[ordinal].preemption.is_none();
+        if is_asked && may_be_lost && self.num_runs.is_multiple_of(2 * ASKED_EACH) {
+            self.adapter.interrupts.set(Interrupts::GoAstray);
+        }
+        is_asked
+    }
+
+    /// Asks the driver for the last fence of the engine that has run a packet. If the packet's interrupt was lost, the driver is to report
+    /// the end meanwhile (DRV-13). Else the interrupt comes after all.
+    fn ask_for_fence(&self, ran: EngineFence) {
+        let interrupts = self.adapter.interrupts.take();
+        let told = self.adapter.notifications.borrow().len();
+        let last = query_current_fence(&self.adapter, ran.engine);
+        if self.adapter.has_faulted.get() {
+            return;
+        }
+        let name = |packet| self.adapter.fences.name(packet);
+        let ended = format!("{} of engine {}", name(ran.fence_id as u32), ran.engine);
+        if let Some(last) = last.filter(|&last| last != ran.fence_id as u32) {
+            let message = format!("DxgkDdiQueryCurrentFence names {}, and {ended} has ended last", name(last));
+            report("DDI-CURRENT-FENCE", message);
+        }
+        if let Interrupts::Lost(message_number) = interrupts
+            && self.adapter.notifications.borrow().len() == told
+        {
+            let message = "DxgkDdiQueryCurrentFence has not reported the end (DRV-13)";
+            report("DDI-CURRENT-FENCE", format!("the interrupt of {ended} was lost, and {message}"));
+            self.adapter.interrupt(message_number);
         }
     }
 
@@ -358,8 +407,11 @@ impl Gpu for DdiGpu {
     }
 
     fn lose_power(&mut self) {
-        self.memory.lose_content();
-        self.adapter.compression.borrow_mut().lose();
+        power::lose_power(&self.adapter, || {
+            self.memory.lose_content();
+            self.adapter.compression.borrow_mut().lose();
+        });
+        self.engines.iter_mut().for_each(|engine| engine.ended = None);
     }
 
     /// The driver has no more than the packet that runs: it yields behind that.
@@ -387,6 +439,8 @@ impl Gpu for DdiGpu {
         else {
             return;
         };
+        query_engine_status(&self.adapter, engine);
+        collect_dbg_info(&self.adapter, Timeout::Engine);
         let mut args = DXGKARG_RESETENGINE { NodeOrdinal: engine, ..DXGKARG_RESETENGINE::zeroed() };
         // SAFETY: the struct lives for the call.
         let status = self.adapter.call_with(Entry::DxgkDdiResetEngine, PASSIVE_LEVEL, &mut args, |args| unsafe {
@@ -425,6 +479,7 @@ impl Gpu for DdiGpu {
     fn reset_from_timeout(&mut self, now: Nanoseconds) {
         self.adapter.set_time(now);
         let Some(reset) = self.adapter.ddi().DxgkDdiResetFromTimeout else { return };
+        collect_dbg_info(&self.adapter, Timeout::Adapter);
         // SAFETY: the context is what AddDevice returned.
         let status = self
             .adapter

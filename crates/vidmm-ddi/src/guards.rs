@@ -2,6 +2,7 @@
 
 use std::any::type_name;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 /// So many bytes behind the end of a buffer, and before the start, are guards.
 pub(crate) const BEHIND: usize = 2048;
@@ -70,25 +71,65 @@ impl fmt::Display for Damage {
     }
 }
 
+/// A struct for the driver between bytes that the driver must not change. A struct that is made in place is cheaper than a copy of a
+/// struct: a copy costs more than the comparison of the bytes.
+#[repr(C)]
+pub(crate) struct Guarded<T> {
+    before: [u8; SIDE],
+    object: T,
+    behind: [u8; SIDE],
+}
+
+impl<T> Guarded<T> {
+    #[inline]
+    pub fn new(object: T) -> Self {
+        const { assert!(align_of::<T>() <= SIDE) };
+        Self { before: [GUARD; SIDE], object, behind: [GUARD; SIDE] }
+    }
+
+    /// The struct. The pointer is of the whole, so the driver may find the way to the bytes around the struct.
+    #[inline]
+    pub fn as_mut_ptr(&mut self) -> *mut T {
+        (&raw mut *self).wrapping_byte_add(std::mem::offset_of!(Self, object)).cast()
+    }
+
+    /// The damage, with the struct's name.
+    #[inline]
+    pub fn damage(&self) -> Option<String> {
+        let changes = |side: &[u8; SIDE]| {
+            let (words, _) = side.as_chunks::<8>();
+            words.iter().fold(0, |changes, &word| changes | (u64::from_ne_bytes(word) ^ u64::from_ne_bytes([GUARD; 8])))
+        };
+        if changes(&self.before) | changes(&self.behind) == 0 { None } else { self.named_damage() }
+    }
+
+    #[cold]
+    fn named_damage(&self) -> Option<String> {
+        let name = type_name::<T>().rsplit("::").next().unwrap_or_default();
+        Damage::find(&self.before, &self.behind).map(|damage| format!("{name}: {damage}"))
+    }
+}
+
+impl<T> Deref for Guarded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.object
+    }
+}
+
+impl<T> DerefMut for Guarded<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.object
+    }
+}
+
 /// Lets `call` use a struct with bytes around it. Returns the result, and the damage with the struct's name.
 pub(crate) fn in_guards<T: Copy, R>(object: &mut T, call: impl FnOnce(*mut T) -> R) -> (R, Option<String>) {
-    #[repr(C)]
-    struct Guarded<T> {
-        before: [u8; SIDE],
-        object: T,
-        behind: [u8; SIDE],
-    }
-    const { assert!(align_of::<T>() <= SIDE) };
-    let mut guarded = Guarded { before: [GUARD; SIDE], object: *object, behind: [GUARD; SIDE] };
-    let start = &raw mut guarded;
-    // SAFETY: the pointer is of the whole, so the caller may find its way to the bytes around the struct.
-    let result = call(unsafe { start.byte_add(std::mem::offset_of!(Guarded<T>, object)) }.cast());
-    *object = guarded.object;
-    let named = |damage: Damage| {
-        let name = type_name::<T>().rsplit("::").next().unwrap_or_default();
-        format!("{name}: {damage}")
-    };
-    (result, Damage::find(&guarded.before, &guarded.behind).map(named))
+    let mut guarded = Guarded::new(*object);
+    let result = call(guarded.as_mut_ptr());
+    *object = *guarded;
+    (result, guarded.damage())
 }
 
 #[cfg(test)]

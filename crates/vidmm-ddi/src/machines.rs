@@ -37,6 +37,7 @@ pub struct DriverMachines {
     fail_at: AtomicU64,
     seed: AtomicU64,
     is_racing: AtomicBool,
+    fences_wrap: AtomicBool,
     /// The lack of the adapter for the last asked machine.
     lack: Mutex<Option<String>>,
 }
@@ -48,7 +49,9 @@ impl DriverMachines {
     ///
     /// If the driver does not start, its adapter is of a model that is not tried here, or it creates nothing from what is recorded.
     pub fn new(driver: Driver, name: impl Into<String>, recorded: Vec<Vec<u8>>) -> Result<Self, String> {
-        let surroundings = Surroundings { seed: 0, address_bits: *PageNumbers::ADDRESS_BITS.start(), is_racing: false };
+        let address_bits_min = *PageNumbers::ADDRESS_BITS.start();
+        let surroundings =
+            Surroundings { seed: 0, address_bits: address_bits_min, is_racing: false, fences_wrap: false };
         let adapter = Adapter::start(Arc::clone(&driver.0), surroundings)?;
         let info = description::describe(&adapter)?;
         let (resets_engines, splits) = (adapter.resets_engines.get(), adapter.splits.get());
@@ -90,6 +93,7 @@ impl DriverMachines {
             fail_at: AtomicU64::new(0),
             seed: AtomicU64::new(0),
             is_racing: AtomicBool::new(false),
+            fences_wrap: AtomicBool::new(false),
             lack: Mutex::new(None),
         })
     }
@@ -107,6 +111,11 @@ impl DriverMachines {
     /// Lets the driver's threads race from the next adapter on, or run in turns by the seed.
     pub fn set_racing(&self, is_racing: bool) {
         self.is_racing.store(is_racing, Ordering::Relaxed);
+    }
+
+    /// Lets fences begin just below 2^32 from the next adapter on, or not.
+    pub fn set_fences_wrap(&self, fences_wrap: bool) {
+        self.fences_wrap.store(fences_wrap, Ordering::Relaxed);
     }
 
     fn note_lack(&self, lack: &str) {
@@ -128,7 +137,8 @@ impl DriverMachines {
 
     fn adapter_in(&self, address_bits: u32) -> Result<Rc<Adapter>, String> {
         let (seed, is_racing) = (self.seed.load(Ordering::Relaxed), self.is_racing.load(Ordering::Relaxed));
-        Adapter::start(Arc::clone(&self.driver.0), Surroundings { seed, address_bits, is_racing })
+        let fences_wrap = self.fences_wrap.load(Ordering::Relaxed);
+        Adapter::start(Arc::clone(&self.driver.0), Surroundings { seed, address_bits, is_racing, fences_wrap })
     }
 
     fn fail_at(&self, number: u64) {
@@ -252,6 +262,24 @@ impl DriverMachines {
     /// Whether the driver's user-mode half has allocations of any kind.
     pub fn has_allocations(&self) -> bool {
         self.has_allocations
+    }
+
+    /// The functions that Windows would call, and that the driver's table lacks: nothing of these is judged (DRV-13).
+    pub fn lacking_functions(&self) -> Vec<&'static str> {
+        let ddi = &self.driver.0.ddi;
+        let of_timeouts = [
+            ("DxgkDdiQueryCurrentFence", ddi.DxgkDdiQueryCurrentFence.is_none()),
+            ("DxgkDdiCollectDbgInfo", ddi.DxgkDdiCollectDbgInfo.is_none()),
+            ("DxgkDdiSetPowerState", ddi.DxgkDdiSetPowerState.is_none()),
+        ];
+        let has_engine_resets = !self.lacks.contains(Features::ENGINE_RESET);
+        let is_standard = matches!(self.source, DataSource::Standard);
+        let further = [
+            ("DxgkDdiQueryEngineStatus", ddi.DxgkDdiQueryEngineStatus.is_none() && has_engine_resets),
+            ("DxgkDdiDescribeAllocation", ddi.DxgkDdiDescribeAllocation.is_none() && is_standard),
+        ];
+        let lacking = of_timeouts.into_iter().filter(|_| self.has_gpu()).chain(further);
+        lacking.filter(|&(_, is_lacking)| is_lacking).map(|(name, _)| name).collect()
     }
 
     /// Whether a started driver has threads of its own.

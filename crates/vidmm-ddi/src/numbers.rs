@@ -24,14 +24,22 @@ impl Fences {
         Self { base: power - 1 - dice.below(32) as u32 }
     }
 
+    /// Fences that begin below 2^32: fence 1 follows the largest fence. No document says what follows, and 0 has a meaning of its own
+    /// (DRV-11).
+    pub fn wrapping(dice: &Dice) -> Self {
+        Self { base: u32::MAX - dice.below(32) as u32 }
+    }
+
     /// The driver's fence of a packet.
     pub fn fence_of(self, fence_id: u64) -> u32 {
-        (fence_id as u32).wrapping_add(self.base)
+        let (fence, is_wrapped) = (fence_id as u32).overflowing_add(self.base);
+        fence.wrapping_add(is_wrapped.into())
     }
 
     /// The packet with a fence of the driver's. A wrong fence stays wrong, and 0 is no fence.
     pub fn packet_of(self, fence_id: u32) -> u32 {
-        if fence_id == 0 { 0 } else { fence_id.wrapping_sub(self.base) }
+        let (packet, is_wrapped) = fence_id.overflowing_sub(self.base);
+        if fence_id == 0 { 0 } else { packet.wrapping_sub(is_wrapped.into()) }
     }
 
     /// A packet, as messages name the packet.
@@ -94,5 +102,23 @@ impl Numbers {
         if live.get(&handle) == Some(&number) {
             live.remove(&handle);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fences_of_packets_are_never_0_and_lead_back_to_the_packets() {
+        for fences in [Fences::new(&Dice::new(7)), Fences::wrapping(&Dice::new(7)), Fences { base: u32::MAX }] {
+            for packet in 1..100u32 {
+                let fence = fences.fence_of(packet.into());
+                assert_ne!(fence, 0);
+                assert_eq!(fences.packet_of(fence), packet);
+            }
+        }
+        assert_eq!(Fences { base: u32::MAX - 1 }.fence_of(1), u32::MAX);
+        assert_eq!(Fences { base: u32::MAX - 1 }.fence_of(2), 1);
     }
 }

@@ -48,18 +48,19 @@ impl Payloads {
         TRANSFER_SIDE { SegmentId: side.segment.0.into(), SegmentAddress: address }
     }
 
-    /// The number of the operation, and its payload. The CPU sees the page table at `table`, if the CPU writes tables.
-    pub fn payload(
+    /// Writes the payload of the operation. Returns the operation's number. The CPU sees the page table at `table`, if the CPU writes tables.
+    pub fn write_payload(
         &mut self,
         adapter: &Adapter,
         operation: &PagingOperation,
         table: Option<*mut u8>,
-    ) -> (u32, OPERATION) {
+        to: &mut OPERATION,
+    ) -> u32 {
         let allocation = |number: KmdAllocationHandle| adapter.allocations.handle(number.0);
         let process = |number: KmdProcessHandle| adapter.processes.handle(number.0);
         match operation {
             PagingOperation::VirtualTransfer(op) => {
-                let payload = DXGK_BUILDPAGINGBUFFER_TRANSFERVIRTUAL {
+                to.TransferVirtual = DXGK_BUILDPAGINGBUFFER_TRANSFERVIRTUAL {
                     hAllocation: allocation(op.allocation),
                     AllocationOffsetInBytes: op.allocation_offset_in_bytes,
                     TransferSizeInBytes: op.transfer_size_in_bytes,
@@ -74,22 +75,22 @@ impl Payloads {
                     Flags: op.flags.bits(),
                     DestinationPageTable: 0,
                 };
-                (DXGK_OPERATION_VIRTUAL_TRANSFER, OPERATION { TransferVirtual: payload })
+                DXGK_OPERATION_VIRTUAL_TRANSFER
             }
             PagingOperation::VirtualFill(op) => {
-                let payload = DXGK_BUILDPAGINGBUFFER_FILLVIRTUAL {
+                to.FillVirtual = DXGK_BUILDPAGINGBUFFER_FILLVIRTUAL {
                     hAllocation: allocation(op.allocation),
                     AllocationOffsetInBytes: op.allocation_offset_in_bytes,
                     FillSizeInBytes: op.fill_size_in_bytes,
                     FillPattern: op.fill_pattern,
                     DestinationVirtualAddress: op.destination_virtual_address.0,
                 };
-                (DXGK_OPERATION_VIRTUAL_FILL, OPERATION { FillVirtual: payload })
+                DXGK_OPERATION_VIRTUAL_FILL
             }
             PagingOperation::UpdatePageTable(op) => {
                 write_entries(op, &mut self.entries, &mut self.entries_64kb);
                 let has_two_sides = !self.entries_64kb.is_empty();
-                let payload = DXGK_BUILDPAGINGBUFFER_UPDATEPAGETABLE {
+                to.UpdatePageTable = DXGK_BUILDPAGINGBUFFER_UPDATEPAGETABLE {
                     PageTableLevel: op.page_table_level,
                     hAllocation: op.allocation.map_or(std::ptr::null_mut(), allocation),
                     PageTableAddress: table.map_or_else(|| physical(op.page_table_address), seen_by_cpu),
@@ -105,22 +106,22 @@ impl Payloads {
                     pPageTableEntries64KB: if has_two_sides { self.entries_64kb.as_ptr() } else { std::ptr::null() },
                     FirstPteVirtualAddress: op.first_pte_virtual_address.0,
                 };
-                (DXGK_OPERATION_UPDATE_PAGE_TABLE, OPERATION { UpdatePageTable: payload })
+                DXGK_OPERATION_UPDATE_PAGE_TABLE
             }
             PagingOperation::FlushTlb(op) => {
-                let payload = DXGK_BUILDPAGINGBUFFER_FLUSHTLB {
+                to.FlushTlb = DXGK_BUILDPAGINGBUFFER_FLUSHTLB {
                     RootPageTableAddress: physical(op.root_page_table_address),
                     hProcess: process(op.process),
                     StartVirtualAddress: op.start_virtual_address.0,
                     EndVirtualAddress: op.end_virtual_address.0,
                 };
-                (DXGK_OPERATION_FLUSH_TLB, OPERATION { FlushTlb: payload })
+                DXGK_OPERATION_FLUSH_TLB
             }
             PagingOperation::MapApertureSegment(op) => {
                 // The list begins before the mapped part, as lists of larger allocations do.
                 let lead = adapter.dice.below(LEAD_PAGES + 1).min(op.mdl.offset / PAGE_SIZE);
                 let first = PhysicalAddress { offset: op.mdl.offset - lead * PAGE_SIZE, ..op.mdl };
-                let payload = MAP_APERTURE_SEGMENT {
+                to.MapApertureSegment = MAP_APERTURE_SEGMENT {
                     hDevice: std::ptr::null_mut(),
                     hAllocation: allocation(op.allocation),
                     SegmentId: op.segment_id.0.into(),
@@ -130,7 +131,7 @@ impl Payloads {
                     Flags: op.flags.bits(),
                     MdlOffset: lead as u32,
                 };
-                (DXGK_OPERATION_MAP_APERTURE_SEGMENT, OPERATION { MapApertureSegment: payload })
+                DXGK_OPERATION_MAP_APERTURE_SEGMENT
             }
             PagingOperation::MapApertureSegment2(op) => {
                 let first = MapApertureSegment::from(*op);
@@ -138,7 +139,7 @@ impl Payloads {
                 self.adl.clear();
                 self.adl.extend((0..first.number_of_pages).map(number));
                 self.adl.extend((0..GUARD_PAGES).map(|_| NO_PAGE));
-                let payload = MAP_APERTURE_SEGMENT2 {
+                to.MapApertureSegment2 = MAP_APERTURE_SEGMENT2 {
                     hDevice: std::ptr::null_mut(),
                     hAllocation: allocation(first.allocation),
                     SegmentId: first.segment_id.0.into(),
@@ -149,10 +150,10 @@ impl Payloads {
                     AdlOffset: 0,
                     CpuVisibleAddress: std::ptr::null_mut(),
                 };
-                (DXGK_OPERATION_MAP_APERTURE_SEGMENT2, OPERATION { MapApertureSegment2: payload })
+                DXGK_OPERATION_MAP_APERTURE_SEGMENT2
             }
             PagingOperation::UnmapApertureSegment(op) => {
-                let payload = UNMAP_APERTURE_SEGMENT {
+                to.UnmapApertureSegment = UNMAP_APERTURE_SEGMENT {
                     hDevice: std::ptr::null_mut(),
                     hAllocation: allocation(op.allocation),
                     SegmentId: op.segment_id.0.into(),
@@ -160,10 +161,10 @@ impl Payloads {
                     NumberOfPages: op.number_of_pages as usize,
                     DummyPage: page_to_driver(op.dummy_page) * PAGE_SIZE,
                 };
-                (DXGK_OPERATION_UNMAP_APERTURE_SEGMENT, OPERATION { UnmapApertureSegment: payload })
+                DXGK_OPERATION_UNMAP_APERTURE_SEGMENT
             }
             PagingOperation::NotifyAlloc(op) => {
-                let payload = DXGK_BUILDPAGINGBUFFER_NOTIFYALLOC {
+                to.NotifyAllocation = DXGK_BUILDPAGINGBUFFER_NOTIFYALLOC {
                     hAllocation: allocation(op.allocation),
                     hKmdProcessHandle: op.process.map_or(std::ptr::null_mut(), process),
                     Flags: op.flags.bits(),
@@ -171,11 +172,11 @@ impl Payloads {
                     SizeInBytes: op.size_in_bytes,
                     GpuVirtualAddressAtOffset: op.gpu_virtual_address_at_offset.0,
                 };
-                (DXGK_OPERATION_NOTIFY_ALLOC, OPERATION { NotifyAllocation: payload })
+                DXGK_OPERATION_NOTIFY_ALLOC
             }
             PagingOperation::Transfer(op) => {
                 let pages = u64::from(op.mdl_offset) + op.transfer_size / PAGE_SIZE;
-                let payload = TRANSFER {
+                to.Transfer = TRANSFER {
                     hAllocation: allocation(op.allocation),
                     TransferOffset: op.transfer_offset as u32,
                     TransferSize: op.transfer_size as usize,
@@ -184,34 +185,34 @@ impl Payloads {
                     Flags: op.flags.bits(),
                     MdlOffset: op.mdl_offset,
                 };
-                (DXGK_OPERATION_TRANSFER, OPERATION { Transfer: payload })
+                DXGK_OPERATION_TRANSFER
             }
             PagingOperation::Fill(op) => {
                 let destination = self.transfer_side(adapter, op.destination, op.fill_size / PAGE_SIZE);
-                let payload = FILL {
+                to.Fill = FILL {
                     hAllocation: allocation(op.allocation),
                     FillSize: op.fill_size as usize,
                     FillPattern: op.fill_pattern,
                     Destination: destination,
                 };
-                (DXGK_OPERATION_FILL, OPERATION { Fill: payload })
+                DXGK_OPERATION_FILL
             }
             PagingOperation::DiscardContent(op) => {
-                let payload = DISCARD_CONTENT {
+                to.DiscardContent = DISCARD_CONTENT {
                     hAllocation: allocation(op.allocation),
                     Flags: op.flags.bits(),
                     SegmentId: op.address.segment.0.into(),
                     SegmentAddress: self.bases.address(op.address),
                 };
-                (DXGK_OPERATION_DISCARD_CONTENT, OPERATION { DiscardContent: payload })
+                DXGK_OPERATION_DISCARD_CONTENT
             }
             PagingOperation::NotifyResidency(op) => {
-                let payload = DXGK_BUILDPAGINGBUFFER_NOTIFYRESIDENCY {
+                to.NotifyResidency = DXGK_BUILDPAGINGBUFFER_NOTIFYRESIDENCY {
                     hAllocation: allocation(op.allocation),
                     PhysicalAddress: physical(op.physical_address),
                     Reserved: op.resident.into(),
                 };
-                (DXGK_OPERATION_NOTIFY_RESIDENCY, OPERATION { NotifyResidency: payload })
+                DXGK_OPERATION_NOTIFY_RESIDENCY
             }
         }
     }

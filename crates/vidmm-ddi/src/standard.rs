@@ -124,7 +124,8 @@ fn describe(adapter: &Adapter, surface: Surface, size: u64) -> Option<(Vec<u8>, 
         );
         return None;
     };
-    Some((data.to_vec(), Wanted { size, resource: resource.to_vec(), ..Wanted::default() }))
+    let pixels = (!matches!(surface, Surface::Staging)).then_some((width, height));
+    Some((data.to_vec(), Wanted { size, resource: resource.to_vec(), pixels, ..Wanted::default() }))
 }
 
 fn ask(adapter: &Adapter, args: &mut DXGKARG_GETSTANDARDALLOCATIONDRIVERDATA) -> NTSTATUS {

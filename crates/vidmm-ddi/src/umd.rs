@@ -126,7 +126,7 @@ impl Umd for DdiUmd {
                     CpuAccess::PermanentSysMem => AllocationFlags::CPU_VISIBLE | AllocationFlags::PERMANENT_SYS_MEM,
                     CpuAccess::ExistingSysMem => AllocationFlags::CPU_VISIBLE | AllocationFlags::EXISTING_SYS_MEM,
                 };
-                Some((data, Wanted { size: desc.size, resource, surface: surface(desc), flags }))
+                Some((data, Wanted { size: desc.size, resource, surface: surface(desc), flags, pixels: None }))
             }
             DataSource::Standard => self.standard.describe(&self.adapter, desc.size, desc.cpu != CpuAccess::None),
         };

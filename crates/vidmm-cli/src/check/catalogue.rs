@@ -37,6 +37,8 @@ const CATALOGUE: &[(&str, &str)] = &[
     ("residency/periodic-trim", include_str!("scenarios/residency-periodic-trim.toml")),
     ("residency/permanent-sys-mem", include_str!("scenarios/residency-permanent-sys-mem.toml")),
     ("segments/home-moves", include_str!("scenarios/segments-home-moves.toml")),
+    // The number of a scenario is its seed: a new scenario comes last.
+    ("drivers/high-addresses", include_str!("scenarios/high-addresses.toml")),
 ];
 
 /// The number of scenarios.

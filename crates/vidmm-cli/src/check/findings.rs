@@ -26,7 +26,7 @@ pub struct Found {
 }
 
 /// The rules that are checked, and what each is about. The numbers of facts are explained in `docs/reference/facts.md`.
-pub const RULES: [(&str, &str); 76] = [
+pub const RULES: [(&str, &str); 81] = [
     ("BPB-01", "an answer to BuildPagingBuffer that no document allows"),
     ("BPB-02", "pDmaBuffer and the bytes written: packed, inside of the buffer"),
     ("BPB-05", "a new buffer is asked for without progress in the last one"),
@@ -58,7 +58,15 @@ pub const RULES: [(&str, &str); 76] = [
     ("DRV-08", "a remark: segments with one BaseAddress"),
     ("SHIM-MDL", "the pages of an MDL are unmapped and unlocked once"),
     ("DDI-CPU-VISIBLE", "the CPU can access the allocations that it is to access"),
+    (
+        "DDI-CURRENT-FENCE",
+        "DxgkDdiQueryCurrentFence names the last ended packet, and reports an end whose interrupt was lost",
+    ),
+    ("DDI-DEBUG-DATA", "DxgkDdiCollectDbgInfo writes inside of its buffer"),
+    ("DDI-DESCRIBE", "DxgkDdiDescribeAllocation describes the surfaces that Windows creates"),
+    ("DDI-ENGINE-STATUS", "DxgkDdiQueryEngineStatus does not fail"),
     ("DDI-INTERRUPT", "interrupts are reported for a reason"),
+    ("DDI-POWER", "DxgkDdiSetPowerState does not fail"),
     (
         "DDI-PREEMPT",
         "DxgkDdiPreemptCommand, and the report of the preemption: its request, and the last packet that has ended",

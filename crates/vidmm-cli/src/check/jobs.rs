@@ -26,6 +26,8 @@ pub enum Job {
     World { seed: u64 },
     /// A world in which the driver's threads race.
     Race { seed: u64 },
+    /// The world of seed 1, with fences that begin just below 2^32. No document says which fence follows: the check is run by name alone.
+    Wrap,
     /// The world of seed 1, in which the n-th allocation of pool fails once the adapter has started.
     Pool { number: u64 },
 }
@@ -66,6 +68,7 @@ impl Job {
             None if name == "highest" => Some(Self::Highest),
             None if name == "unknown" => Some(Self::Unknown),
             None if name == "several" => Some(Self::Several),
+            None if name == "wrap" => Some(Self::Wrap),
             Some(("world", seed)) => Some(Self::World { seed: number(seed)? }),
             Some(("race", seed)) => Some(Self::Race { seed: number(seed)? }),
             Some(("pool", nth)) => Some(Self::Pool { number: number(nth)? }),
@@ -110,6 +113,12 @@ impl Job {
                 machines.set_racing(false);
                 error
             }
+            Self::Wrap => {
+                machines.set_fences_wrap(true);
+                let error = world(POOL_SEED, steps, machines, &mut outcome).err();
+                machines.set_fences_wrap(false);
+                error
+            }
             Self::Scenario { number } => scenario(number, machines, &mut outcome).err(),
             Self::Pool { number } => {
                 machines.set_failing(number);
@@ -132,6 +141,10 @@ impl Job {
         }
         if is_race {
             outcome.found.iter_mut().for_each(|found| found.message += " (a race: the finding may not repeat)");
+        }
+        if self == Self::Wrap {
+            let assumed = " (assumed: fence 1 follows the largest fence, DRV-11)";
+            outcome.found.iter_mut().for_each(|found| found.message += assumed);
         }
         outcome
     }
@@ -196,6 +209,7 @@ impl fmt::Display for Job {
             Self::Highest => f.write_str("highest"),
             Self::Unknown => f.write_str("unknown"),
             Self::Several => f.write_str("several"),
+            Self::Wrap => f.write_str("wrap"),
             Self::Scenario { number } => f.write_str(catalogue::name(*number)),
             Self::World { seed } => write!(f, "world-{seed}"),
             Self::Race { seed } => write!(f, "race-{seed}"),
@@ -210,9 +224,15 @@ mod tests {
 
     #[test]
     fn a_check_is_found_by_its_name() {
-        for job in
-            [Job::Start, Job::Highest, Job::Unknown, Job::Several, Job::World { seed: 17 }, Job::Pool { number: 3 }]
-        {
+        for job in [
+            Job::Start,
+            Job::Highest,
+            Job::Unknown,
+            Job::Several,
+            Job::Wrap,
+            Job::World { seed: 17 },
+            Job::Pool { number: 3 },
+        ] {
             assert_eq!(Job::parse(&job.to_string()), Some(job));
         }
         assert_eq!(Job::parse("world-x"), None);

@@ -43,8 +43,10 @@ fn load(args: &CheckArgs, driver: &Path, progress: &Progress) -> Result<DriverMa
 
 fn described(machines: &DriverMachines) -> (String, Vec<String>) {
     let answers = (machines.has_more_segments() || !machines.splits()).then_some(NO_ANSWERS);
-    let not_judged = machines.lacks().not_judged().into_iter().chain(answers).map(str::to_owned).collect();
-    (machines.to_string(), not_judged)
+    let not_judged = machines.lacks().not_judged().into_iter().chain(answers).map(str::to_owned);
+    let functions = machines.lacking_functions();
+    let lacking = (!functions.is_empty()).then(|| format!("{} (the driver's table has none)", functions.join(", ")));
+    (machines.to_string(), not_judged.chain(lacking).collect())
 }
 
 /// Runs a check, and counts the calls that it made.

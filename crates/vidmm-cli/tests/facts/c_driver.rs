@@ -188,8 +188,9 @@ fn a_run_without_paging_operations_does_not_pass() {
 
 /// The private data of `gpummu`: a size, a set of segments, and a number that says that it is private data.
 fn private_data(size: u64, segments: u32) -> Vec<u8> {
-    let [priority, flags, magic, flags2, surface] = [0, 0, u32::from_le_bytes(*b"MGPU"), 0, 0];
-    let words = [segments, priority, flags, magic, flags2, surface].into_iter().flat_map(u32::to_le_bytes);
+    let [priority, flags, magic, flags2, surface, width, height] = [0, 0, u32::from_le_bytes(*b"MGPU"), 0, 0, 0, 0];
+    let words =
+        [segments, priority, flags, magic, flags2, surface, width, height].into_iter().flat_map(u32::to_le_bytes);
     size.to_le_bytes().into_iter().chain(words).collect()
 }
 

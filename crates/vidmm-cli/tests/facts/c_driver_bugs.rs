@@ -3,16 +3,21 @@
 use crate::common::c_driver::{bugs, can_build, check_planted, with_all_bugs};
 
 /// Checks the driver with a mistake in the scenarios and in the worlds of these seeds, until a finding begins with `key`: the rule, and
-/// the operation if the rule is about an operation. Without seeds there are as many worlds as most mistakes need.
+/// the operation if the rule is about an operation. Without seeds there are as many worlds as most mistakes need; `wrap` stands for the
+/// check of this name alone.
 fn finds(driver: &'static str, planted: &str, variant: &'static str, key: &str, seeds: &str) {
     if !can_build() {
         return;
     }
     let number = bugs(driver).iter().position(|bug| bug == planted).expect("the driver has the mistake");
     let driver = with_all_bugs(driver, variant);
-    let seeds = if seeds.is_empty() { "1..6" } else { seeds };
+    let checks = match seeds {
+        "" => ["--seeds", "1..6"],
+        "wrap" => ["--replay", "wrap"],
+        _ => ["--seeds", seeds],
+    };
     let rule = key.split(' ').next().expect("a key begins with a rule");
-    let options = ["--seeds", seeds, "--hang", "1", "--max-deaths", "2", "--rule", rule];
+    let options = [&checks[..], &["--hang", "1", "--max-deaths", "2", "--rule", rule]].concat();
     let is_finding =
         |line: &str| line.strip_prefix("finding     ").is_some_and(|found| found.split(", in ").next() == Some(key));
     // The first finding may be about another operation.

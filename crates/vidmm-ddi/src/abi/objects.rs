@@ -107,6 +107,17 @@ twin! {
         NumAllocations: u32,
         pOpenHandleList: *const HANDLE,
     }
+    DXGKARG_DESCRIBEALLOCATION {
+        hAllocation: HANDLE,
+        Width: u32,
+        Height: u32,
+        Format: u32,
+        MultisampleMethod: [u32; 2],
+        RefreshRate: [u32; 2],
+        PrivateDriverFormatAttribute: u32,
+        Flags: u32,
+        Rotation: u32,
+    }
     DXGKARG_GETSTANDARDALLOCATIONDRIVERDATA {
         StandardAllocationType: u32,
         pCreateGdiSurfaceData: *mut c_void,

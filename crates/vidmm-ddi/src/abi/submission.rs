@@ -15,6 +15,17 @@ pub const SLOT_ID_MASK: u32 = (1 << 24) - 1;
 /// The first bit of `DXGK_ALLOCATIONLIST.SegmentId`; `WriteOperation` is the bit before it.
 pub const ALLOCATION_LIST_SEGMENT_SHIFT: u32 = 1;
 
+/// `DXGKARG_COLLECTDBGINFO.Reason`.
+pub const VIDEO_TDR_TIMEOUT_DETECTED: u32 = 0x117;
+pub const VIDEO_ENGINE_TIMEOUT_DETECTED: u32 = 0x141;
+
+/// The adapter itself, in place of a child.
+pub const DISPLAY_ADAPTER_HW_ID: u32 = u32::MAX;
+pub const POWER_DEVICE_D0: u32 = 1;
+pub const POWER_DEVICE_D3: u32 = 4;
+pub const POWER_ACTION_SLEEP: u32 = 2;
+pub const POWER_ACTION_HIBERNATE: u32 = 3;
+
 twin! {
     D3DDDI_PATCHLOCATIONLIST {
         AllocationIndex: u32,
@@ -111,6 +122,27 @@ twin! {
         NodeOrdinal: u32,
         EngineOrdinal: u32,
         LastAbortedFenceId: u32,
+    }
+    DXGKARG_QUERYCURRENTFENCE {
+        CurrentFence: u32,
+        NodeOrdinal: u32,
+        EngineOrdinal: u32,
+    }
+    DXGKARG_QUERYENGINESTATUS {
+        NodeOrdinal: u32,
+        EngineOrdinal: u32,
+        EngineStatus: u32,
+    }
+    DXGKARG_COLLECTDBGINFO_EXT {
+        BucketingKey: u32,
+        CurrentDmaBufferOffset: u32,
+        _1: [u32; 6],
+    }
+    DXGKARG_COLLECTDBGINFO {
+        Reason: u32,
+        pBuffer: *mut c_void,
+        BufferSize: usize,
+        pExtension: *mut DXGKARG_COLLECTDBGINFO_EXT,
     }
     DXGKARG_QUERYDEPENDENTENGINEGROUP {
         NodeOrdinal: u32,

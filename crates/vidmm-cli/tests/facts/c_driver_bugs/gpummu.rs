@@ -11,6 +11,7 @@ bugs! {
     a_fill_of_the_wrong_bytes: BUG_FILL_SYSTEM_RESIDENT by "BPB-42 VIRTUAL_FILL" in "1..25";
     a_flush_that_is_left_out: BUG_SKIP_FLUSH by "GVA-34 FLUSH_TLB";
     a_flush_of_another_process: BUG_FLUSH_WRONG_PROCESS by "GVA-34 FLUSH_TLB";
+    a_flush_of_addresses_of_32_bits: BUG_FLUSH_32_BITS by "GVA-34 FLUSH_TLB" in "1..1";
     a_fill_of_the_neighbour: BUG_FILL_TOO_FAR by "BPB-42 VIRTUAL_FILL";
     a_transfer_of_a_page_more: BUG_TRANSFER_TOO_FAR by "BPB-40 VIRTUAL_TRANSFER";
     a_transfer_that_begins_a_page_before: BUG_TRANSFER_TOO_EARLY by "BPB-40 VIRTUAL_TRANSFER";
@@ -68,6 +69,7 @@ bugs! {
     a_dpc_that_tells_nobody: BUG_DPC_IS_SILENT by "FLT-13";
     a_report_at_passive_level: BUG_NOTIFY_AT_PASSIVE with WITH_DEFERRED by "SHIM-IRQL";
     fences_of_12_bits: BUG_FENCE_12_BITS by "SYN-13";
+    fences_that_are_compared_by_size: BUG_FENCE_BY_SIZE by "SYN-13" in "wrap";
     page_numbers_of_20_bits_in_entries: BUG_ENTRY_20_BITS by "GVA-30 UPDATE_PAGE_TABLE";
     a_fault_that_is_reported_as_an_end: BUG_FAULT_AS_END by "FLT-11" in "1..60";
     a_fault_of_another_packet: BUG_WRONG_FAULTED_FENCE by "FLT-11" in "1..60";
@@ -88,5 +90,12 @@ bugs! {
     a_hang: BUG_HANG by "HANG VIRTUAL_TRANSFER";
     a_hang_of_a_process_that_is_not_heard: BUG_HANG_UNHEARD by "HANG VIRTUAL_TRANSFER";
     an_exit_that_leaves_a_child: BUG_EXIT_OF_PARENT by "EXIT VIRTUAL_TRANSFER";
+    an_end_that_no_question_brings: BUG_MISSED_FENCE by "DDI-CURRENT-FENCE";
+    a_current_fence_of_another_packet: BUG_WRONG_CURRENT_FENCE by "DDI-CURRENT-FENCE";
+    a_status_of_an_engine_that_is_refused: BUG_STATUS_REFUSED by "DDI-ENGINE-STATUS";
+    data_for_a_debugger_behind_its_buffer: BUG_DEBUG_OVERRUN by "DDI-DEBUG-DATA";
+    a_loss_of_power_that_is_refused: BUG_POWER_REFUSED by "DDI-POWER" in "1..60";
+    power_that_stays_off: BUG_SLEEPS_ON by "SYN-13" in "1..60";
+    pixels_that_are_bytes: BUG_DESCRIBED_IN_BYTES with WITHOUT_TEST_INTERFACE by "DDI-DESCRIBE";
     a_smashed_stack: BUG_SMASHED_STACK by "CRASH VIRTUAL_TRANSFER";
 }

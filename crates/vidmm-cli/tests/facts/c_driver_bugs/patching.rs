@@ -58,6 +58,7 @@ bugs! {
     a_byte_behind_a_struct: BUG_STRUCT_OVERRUN by "SHIM-STRUCT";
     a_byte_behind_the_output_of_a_query: BUG_OUTPUT_OVERRUN by "SHIM-STRUCT";
     a_byte_that_is_read_behind_an_interface: BUG_INTERFACE_READ_BEHIND by "CRASH";
+    an_end_that_no_question_brings: BUG_MISSED_FENCE by "DDI-CURRENT-FENCE";
     page_numbers_of_16_bits: BUG_PAGE_16_BITS by "BPB-20 TRANSFER";
     addresses_of_32_bits: BUG_ADDRESS_32_BITS by "BPB-20 TRANSFER";
     addresses_of_40_bits: BUG_ADDRESS_40_BITS by "BPB-20 TRANSFER";

@@ -22,6 +22,7 @@ enum {
     BUG_TABLE_OVERRUN,            /* the entries of an update begin a table too far */
     BUG_SKIP_FLUSH,               /* FLUSH_TLB is answered with success, and nothing is encoded */
     BUG_FLUSH_WRONG_PROCESS,      /* another address space is flushed */
+    BUG_FLUSH_32_BITS,            /* the addresses of a flush have 32 bits */
     BUG_FIRST_ENTRY_REPEATED,     /* every entry is written as the first one */
     BUG_FIRST_ENTRY_COUNTED_UP,   /* the first entry plus i is written in place of entry i */
     BUG_REPEAT_IGNORED,           /* Flags.Repeat is not looked at: entries are read behind the only one */
@@ -74,6 +75,7 @@ enum {
     BUG_DPC_IS_SILENT,            /* the DPC does not call DxgkCbNotifyDpc */
     BUG_NOTIFY_AT_PASSIVE,        /* a work item reports interrupts at PASSIVE_LEVEL */
     BUG_FENCE_12_BITS,            /* the hardware has 12 bits for a fence */
+    BUG_FENCE_BY_SIZE,            /* a packet whose fence is not larger than the fence before is dropped */
     BUG_ENTRY_20_BITS,            /* an entry has 20 bits for the number of a page */
     BUG_FAULT_AS_END,             /* the interrupt routine reports a page fault as the end of the packet */
     BUG_WRONG_FAULTED_FENCE,      /* it reports the fault for the packet behind */
@@ -95,6 +97,13 @@ enum {
     BUG_HANG_UNHEARD,             /* a transfer closes standard output, and does not return */
     BUG_EXIT_OF_PARENT,           /* a transfer ends the process, and a child of it goes on */
     BUG_SMASHED_STACK,            /* a transfer writes behind an array on the stack */
+    BUG_MISSED_FENCE,             /* QueryCurrentFence does not report an end whose interrupt was lost */
+    BUG_WRONG_CURRENT_FENCE,      /* it names the fence before */
+    BUG_STATUS_REFUSED,           /* QueryEngineStatus fails */
+    BUG_DEBUG_OVERRUN,            /* CollectDbgInfo writes without a look at BufferSize */
+    BUG_POWER_REFUSED,            /* SetPowerState fails on the way to D3 */
+    BUG_SLEEPS_ON,                /* SetPowerState leaves the hardware without power on the way to D0 */
+    BUG_DESCRIBED_IN_BYTES,       /* DescribeAllocation names the bytes of a row for its pixels */
     /* With WITHOUT_ENTRIES=1: */
     BUG_ENTRY_OF_NEIGHBOUR        /* the last of several entries leads to the page behind */
 };

@@ -17,6 +17,7 @@ typedef struct ADAPTER {
     DXGKRNL_INTERFACE Dxgkrnl;
     GPU Gpu;
     UINT PreemptionFenceIds[GPU_ENGINES];
+    UINT SubmittedFenceIds[GPU_ENGINES]; /* for a mistake */
     ULONG FlushesAll; /* the registry says that TLBs are flushed whole */
 #ifdef WITH_THREAD
     PVOID Thread;
@@ -60,6 +61,8 @@ typedef struct CONTEXT {
 typedef struct ALLOCATION {
     UINT64 Size;
     UINT Surface; /* 0: it is never compressed */
+    UINT Width;   /* in pixels; 0: it is no surface of Dxgkrnl's */
+    UINT Height;
 } ALLOCATION;
 
 /* The private data that the user-mode driver passes. */
@@ -71,6 +74,8 @@ typedef struct PRIVATE_DATA {
     UINT Magic;
     UINT Flags2;
     UINT Surface;
+    UINT Width;
+    UINT Height;
 } PRIVATE_DATA;
 
 #define PRIVATE_DATA_MAGIC 0x5550474Du
@@ -117,13 +122,14 @@ static ULONG ReadSetting(PCWSTR Name) {
     return Value;
 }
 
-#ifdef WITH_THREAD
-
 static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG MessageNumber);
 
+/* Outside of the interrupt, so that the interrupt does not come meanwhile. */
 static BOOLEAN LookAtInterrupt(PVOID Context) {
     return InterruptRoutine(Context, 0);
 }
+
+#ifdef WITH_THREAD
 
 /* The thread looks at an allocation some time after the allocation was opened: DestroyAllocation waits for the release. */
 static VOID ReleaseLate(ADAPTER *Adapter, HANDLE Release) {
@@ -509,8 +515,10 @@ static NTSTATUS CreateOne(DXGK_ALLOCATIONINFO *Info) {
     }
     Allocation->Size = Data->Size;
     Allocation->Surface = Data->Surface;
+    Allocation->Width = Data->Width;
+    Allocation->Height = Data->Height;
     if (BUG(POOL_OVERRUN)) {
-        ((volatile UINT64 *)Allocation)[2] = Data->Size;
+        *(volatile UINT64 *)(Allocation + 1) = Data->Size;
     }
     Info->hAllocation = Allocation;
     Info->Size = BUG(SIZE_IN_PAGES) ? Data->Size >> PAGE_SHIFT : Data->Size;
@@ -574,7 +582,7 @@ static NTSTATUS DestroyAllocation(const HANDLE hAdapter, const DXGKARG_DESTROYAL
 
 /* The private data of surfaces that Dxgkrnl creates by itself. It asks for the size first, and then with room. */
 static NTSTATUS GetStandardAllocationDriverData(const HANDLE hAdapter, DXGKARG_GETSTANDARDALLOCATIONDRIVERDATA *Get) {
-    PRIVATE_DATA Private = {0, 3, 0, 0, PRIVATE_DATA_MAGIC, 0, 0};
+    PRIVATE_DATA Private = {0, 3, 0, 0, PRIVATE_DATA_MAGIC, 0, 0, 0, 0};
     DXGK_ALLOCATIONINFOFLAGS_WDDM2_0 Flags = {{{0}}};
     UINT Width, Height;
     UNREFERENCED_PARAMETER(hAdapter);
@@ -601,11 +609,26 @@ static NTSTATUS GetStandardAllocationDriverData(const HANDLE hAdapter, DXGKARG_G
     }
     Private.Size = (UINT64)Width * 4 * (BUG(SURFACE_ROW_LOST) ? Height - 1 : Height);
     Private.Flags = Flags.Value;
+    Private.Width = Width;
+    Private.Height = Height;
     if (Get->pAllocationPrivateDriverData != NULL) {
         RtlCopyMemory(Get->pAllocationPrivateDriverData, &Private, sizeof(Private));
     }
     Get->AllocationPrivateDriverDataSize = BUG(SURFACE_DATA_TOO_SMALL) ? sizeof(Private) - 8 : sizeof(Private);
     Get->ResourcePrivateDriverDataSize = 0;
+    return STATUS_SUCCESS;
+}
+
+/* Dxgkrnl asks about its surfaces: other allocations have no pixels. */
+static NTSTATUS DescribeAllocation(const HANDLE hAdapter, DXGKARG_DESCRIBEALLOCATION *Describe) {
+    const ALLOCATION *Allocation = (const ALLOCATION *)Describe->hAllocation;
+    UNREFERENCED_PARAMETER(hAdapter);
+    if (Allocation->Width == 0) {
+        return STATUS_INVALID_PARAMETER;
+    }
+    Describe->Width = Allocation->Width * (BUG(DESCRIBED_IN_BYTES) ? 4 : 1);
+    Describe->Height = Allocation->Height;
+    Describe->Format = D3DDDIFMT_A8R8G8B8;
     return STATUS_SUCCESS;
 }
 
@@ -817,11 +840,12 @@ static NTSTATUS BuildUpdatePageTable(DXGKARG_BUILDPAGINGBUFFER *Build) {
 static NTSTATUS BuildFlush(const ADAPTER *Adapter, DXGKARG_BUILDPAGINGBUFFER *Build) {
     const DXGK_BUILDPAGINGBUFFER_FLUSHTLB *Flush = &Build->FlushTlb;
     UINT64 AddressSpace = ((const PROCESS *)Flush->hProcess)->AddressSpace + (BUG(FLUSH_WRONG_PROCESS) ? 1 : 0);
+    UINT64 Mask = BUG(FLUSH_32_BITS) ? 0xFFFFFFFF : ~0ull;
     if (BUG(SKIP_FLUSH)) {
         return STATUS_SUCCESS;
     }
-    return Append(Build, GPU_FLUSH, AddressSpace, Adapter->FlushesAll ? 0 : Flush->StartVirtualAddress,
-                  Adapter->FlushesAll ? 0 : Flush->EndVirtualAddress, 0, 0)
+    return Append(Build, GPU_FLUSH, AddressSpace, Adapter->FlushesAll ? 0 : Flush->StartVirtualAddress & Mask,
+                  Adapter->FlushesAll ? 0 : Flush->EndVirtualAddress & Mask, 0, 0)
                ? STATUS_SUCCESS
                : Full();
 }
@@ -874,7 +898,10 @@ static NTSTATUS SubmitCommandVirtual(const HANDLE hAdapter, const DXGKARG_SUBMIT
     Packet.AddressSpace = Context->Device->Process->AddressSpace;
     Packet.Root = Context->Root;
     Packet.RootEntries = Context->RootEntries;
-    GpuSubmit(&Adapter->Gpu, Submit->NodeOrdinal, &Packet);
+    if (!BUG(FENCE_BY_SIZE) || Packet.FenceId > Adapter->SubmittedFenceIds[Submit->NodeOrdinal]) {
+        GpuSubmit(&Adapter->Gpu, Submit->NodeOrdinal, &Packet);
+    }
+    Adapter->SubmittedFenceIds[Submit->NodeOrdinal] = Packet.FenceId;
     return STATUS_SUCCESS;
 }
 
@@ -986,6 +1013,49 @@ static NTSTATUS QueryDependentEngineGroup(const HANDLE hAdapter, DXGKARG_QUERYDE
     return STATUS_SUCCESS;
 }
 
+/* An engine is late: its interrupt may be lost. */
+static NTSTATUS QueryCurrentFence(const HANDLE hAdapter, DXGKARG_QUERYCURRENTFENCE *Query) {
+    ADAPTER *Adapter = (ADAPTER *)hAdapter;
+    BOOLEAN Returned;
+    if (!BUG(MISSED_FENCE)) {
+        Adapter->Dxgkrnl.DxgkCbSynchronizeExecution(Adapter->Dxgkrnl.DeviceHandle, LookAtInterrupt, Adapter, 0, &Returned);
+    }
+    Query->CurrentFence =
+        Adapter->Gpu.Engines[Query->NodeOrdinal].LastCompletedFenceId - (BUG(WRONG_CURRENT_FENCE) ? 1 : 0);
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS QueryEngineStatus(const HANDLE hAdapter, DXGKARG_QUERYENGINESTATUS *Query) {
+    UNREFERENCED_PARAMETER(hAdapter);
+    if (BUG(STATUS_REFUSED)) {
+        return STATUS_NOT_SUPPORTED;
+    }
+    /* An engine that is asked about has stopped at a fault. */
+    Query->EngineStatus.Responsive = 0;
+    return STATUS_SUCCESS;
+}
+
+/* The registers of the engines, as far as there is room. */
+static NTSTATUS CollectDbgInfo(const HANDLE hAdapter, const DXGKARG_COLLECTDBGINFO *Collect) {
+    const ADAPTER *Adapter = (const ADAPTER *)hAdapter;
+    SIZE_T Size = sizeof(Adapter->Gpu.Engines);
+    if (Size > Collect->BufferSize && !BUG(DEBUG_OVERRUN)) {
+        Size = Collect->BufferSize;
+    }
+    RtlCopyMemory(Collect->pBuffer, Adapter->Gpu.Engines, Size);
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS SetPowerState(const PVOID MiniportDeviceContext, ULONG DeviceUid, DEVICE_POWER_STATE State, POWER_ACTION Action) {
+    ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
+    UNREFERENCED_PARAMETER(Action);
+    if (DeviceUid != DISPLAY_ADAPTER_HW_ID) {
+        return STATUS_SUCCESS;
+    }
+    GpuSetPower(&Adapter->Gpu, State == PowerDeviceD0 && !BUG(SLEEPS_ON));
+    return BUG(POWER_REFUSED) && State == PowerDeviceD3 ? STATUS_UNSUCCESSFUL : STATUS_SUCCESS;
+}
+
 static NTSTATUS ResetFromTimeout(const HANDLE hAdapter) {
     UINT Node;
     for (Node = 0; Node < GPU_ENGINES; Node++) {
@@ -1012,6 +1082,7 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
     Data.DxgkDdiUnload = Unload;
     Data.DxgkDdiInterruptRoutine = InterruptRoutine;
     Data.DxgkDdiDpcRoutine = DpcRoutine;
+    Data.DxgkDdiSetPowerState = SetPowerState;
     Data.DxgkDdiQueryAdapterInfo = QueryAdapterInfo;
     Data.DxgkDdiGetNodeMetadata = GetNodeMetadata;
     Data.DxgkDdiCreateProcess = CreateProcess;
@@ -1024,6 +1095,7 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
     Data.DxgkDdiCreateAllocation = CreateAllocation;
     Data.DxgkDdiDestroyAllocation = DestroyAllocation;
     Data.DxgkDdiGetStandardAllocationDriverData = BUG(NO_SURFACES) ? NULL : GetStandardAllocationDriverData;
+    Data.DxgkDdiDescribeAllocation = DescribeAllocation;
     Data.DxgkDdiOpenAllocation = OpenAllocation;
     Data.DxgkDdiCloseAllocation = CloseAllocation;
     Data.DxgkDdiBuildPagingBuffer = BuildPagingBuffer;
@@ -1031,6 +1103,9 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
     Data.DxgkDdiPreemptCommand = PreemptCommand;
     Data.DxgkDdiResetEngine = ResetEngine;
     Data.DxgkDdiQueryDependentEngineGroup = QueryDependentEngineGroup;
+    Data.DxgkDdiQueryCurrentFence = QueryCurrentFence;
+    Data.DxgkDdiQueryEngineStatus = QueryEngineStatus;
+    Data.DxgkDdiCollectDbgInfo = CollectDbgInfo;
     Data.DxgkDdiResetFromTimeout = ResetFromTimeout;
     Data.DxgkDdiRestartFromTimeout = RestartFromTimeout;
     return DxgkInitialize(DriverObject, RegistryPath, &Data);
@@ -1041,7 +1116,7 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
 #ifndef WITHOUT_TEST_INTERFACE
 
 static UINT GetAllocationPrivateData(const VIDMM_ALLOCATION *Wanted, VOID *Data, UINT Size) {
-    PRIVATE_DATA Private = {Wanted->Size, 0, Wanted->Priority, 0, PRIVATE_DATA_MAGIC, 0, Wanted->Surface};
+    PRIVATE_DATA Private = {Wanted->Size, 0, Wanted->Priority, 0, PRIVATE_DATA_MAGIC, 0, Wanted->Surface, 0, 0};
     DXGK_ALLOCATIONINFOFLAGS2 Flags2 = {{{0}}};
     DXGK_ALLOCATIONINFOFLAGS_WDDM2_0 Flags = {{{0}}};
     if (Size < sizeof(Private)) {

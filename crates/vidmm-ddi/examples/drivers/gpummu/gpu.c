@@ -42,7 +42,15 @@ void GpuInterrupt(GPU *Gpu) {
 
 void GpuSubmit(GPU *Gpu, UINT Node, const GPU_PACKET *Packet) {
     Gpu->Engines[Node].Packet = *Packet;
-    Gpu->Engines[Node].IsSubmitted = TRUE;
+    Gpu->Engines[Node].IsSubmitted = !Gpu->IsAsleep;
+}
+
+void GpuSetPower(GPU *Gpu, BOOLEAN IsOn) {
+    UINT Node;
+    Gpu->IsAsleep = !IsOn;
+    for (Node = 0; IsOn && Node < GPU_ENGINES; Node++) {
+        GpuReset(Gpu, Node);
+    }
 }
 
 void GpuReset(GPU *Gpu, UINT Node) {

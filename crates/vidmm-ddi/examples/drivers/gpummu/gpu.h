@@ -96,6 +96,7 @@ typedef struct GPU_ENGINE {
 
 typedef struct GPU {
     HANDLE DeviceHandle;
+    BOOLEAN IsAsleep; /* without power */
 #ifdef WITH_THREAD
     KEVENT Interrupt; /* the hardware's; a thread of the driver waits for it */
     KEVENT IsTaken;
@@ -124,6 +125,8 @@ void GpuRun(GPU *Gpu, UINT Node);
 void GpuYield(GPU *Gpu, UINT Node);
 /* Raises the interrupt. */
 void GpuInterrupt(GPU *Gpu);
+/* Switches the power off, or on: then all is as after a reset. */
+void GpuSetPower(GPU *Gpu, BOOLEAN IsOn);
 /* Lets an engine forget its packet, and all of them the translations that are cached. */
 void GpuReset(GPU *Gpu, UINT Node);
 VIDMM_TRANSLATION GpuTranslate(GPU *Gpu, UINT Node, UINT64 Address, BOOLEAN Write, UINT *Segment, UINT64 *Offset);

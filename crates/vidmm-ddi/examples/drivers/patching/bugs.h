@@ -67,6 +67,7 @@ enum {
     BUG_OUTPUT_OVERRUN,            /* QueryAdapterInfo writes behind OutputDataSize */
     BUG_INTERFACE_READ_BEHIND,     /* StartDevice reads behind DXGKRNL_INTERFACE */
     BUG_RESOURCE_ANEW,             /* an allocation that is added to a resource gets a resource of its own */
+    BUG_MISSED_FENCE,              /* QueryCurrentFence does not report an end whose interrupt was lost */
     /* With WITH_KEPT_POINTERS=1: */
     BUG_PAGING_DATA_TOO_FAR,       /* pDmaBufferPrivateData of a paging buffer is set behind the end of the data */
     /* With WITH_QUEUE=1: */

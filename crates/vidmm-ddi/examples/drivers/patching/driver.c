@@ -556,6 +556,31 @@ static NTSTATUS QueryDependentEngineGroup(const HANDLE hAdapter, DXGKARG_QUERYDE
     return STATUS_SUCCESS;
 }
 
+static BOOLEAN LookAtInterrupt(PVOID Context) {
+    return InterruptRoutine(Context, 0);
+}
+
+/* The engine is late: its interrupt may be lost. */
+static NTSTATUS QueryCurrentFence(const HANDLE hAdapter, DXGKARG_QUERYCURRENTFENCE *Query) {
+    ADAPTER *Adapter = (ADAPTER *)hAdapter;
+    BOOLEAN Returned;
+    if (!BUG(MISSED_FENCE)) {
+        Adapter->Dxgkrnl.DxgkCbSynchronizeExecution(Adapter->Dxgkrnl.DeviceHandle, LookAtInterrupt, Adapter, 0, &Returned);
+    }
+    Query->CurrentFence = Adapter->Gpu.LastCompletedFenceId;
+    return STATUS_SUCCESS;
+}
+
+/* What the aperture shows stays without power. */
+static NTSTATUS SetPowerState(const PVOID MiniportDeviceContext, ULONG DeviceUid, DEVICE_POWER_STATE State, POWER_ACTION Action) {
+    UNREFERENCED_PARAMETER(State);
+    UNREFERENCED_PARAMETER(Action);
+    if (DeviceUid == DISPLAY_ADAPTER_HW_ID) {
+        GpuResetEngine(&((ADAPTER *)MiniportDeviceContext)->Gpu);
+    }
+    return STATUS_SUCCESS;
+}
+
 static NTSTATUS ResetFromTimeout(const HANDLE hAdapter) {
     GpuReset(&((ADAPTER *)hAdapter)->Gpu);
     return STATUS_SUCCESS;
@@ -579,6 +604,7 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
     Data.DxgkDdiUnload = Unload;
     Data.DxgkDdiInterruptRoutine = InterruptRoutine;
     Data.DxgkDdiDpcRoutine = DpcRoutine;
+    Data.DxgkDdiSetPowerState = SetPowerState;
     Data.DxgkDdiQueryAdapterInfo = QueryAdapterInfo;
 #ifndef WITH_WDDM2
     Data.DxgkDdiCreateProcess = CreateProcess;
@@ -599,6 +625,7 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
     Data.DxgkDdiPreemptCommand = PreemptCommand;
     Data.DxgkDdiResetEngine = ResetEngine;
     Data.DxgkDdiQueryDependentEngineGroup = QueryDependentEngineGroup;
+    Data.DxgkDdiQueryCurrentFence = QueryCurrentFence;
     Data.DxgkDdiResetFromTimeout = ResetFromTimeout;
     Data.DxgkDdiRestartFromTimeout = RestartFromTimeout;
     return DxgkInitialize(DriverObject, RegistryPath, &Data);
