@@ -12,6 +12,7 @@
 mod abi;
 mod reports;
 mod progress;
+pub mod processes;
 mod loaded;
 mod library;
 mod memory;

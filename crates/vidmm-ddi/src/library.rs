@@ -75,8 +75,11 @@ impl Driver {
         type Connect = unsafe extern "C" fn(*const VIDMM_HOST) -> *const VIDMM_SHIM;
         type GetTestInterface = unsafe extern "C" fn() -> *const VIDMM_TEST_INTERFACE;
         type DriverEntry = unsafe extern "C" fn(HANDLE, HANDLE) -> NTSTATUS;
+        let before = progress.enter(Entry::LibraryInitialisation);
         // SAFETY: opening runs the library's constructors; a user who names a driver asks for that.
-        let library = unsafe { Library::new(name) }.map_err(LoadError::Open)?;
+        let library = unsafe { Library::new(name) };
+        progress.leave(before);
+        let library = library.map_err(LoadError::Open)?;
         // SAFETY: the headers declare the function so.
         let connect = unsafe { library.get::<Connect>(b"VidmmConnect\0") };
         let connect = connect.map_err(|_| LoadError::NoFunction("VidmmConnect", "link shim/shim.c into it"))?;

@@ -24,6 +24,7 @@ macro_rules! entries {
 }
 
 entries! {
+    LibraryInitialisation,
     DriverEntry,
     DxgkDdiAddDevice,
     DxgkDdiStartDevice,

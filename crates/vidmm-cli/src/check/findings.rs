@@ -26,7 +26,7 @@ pub struct Found {
 }
 
 /// The rules that are checked, and what each is about. The numbers of facts are explained in `docs/reference/facts.md`.
-pub const RULES: [(&str, &str); 76] = [
+pub const RULES: [(&str, &str); 80] = [
     ("BPB-01", "an answer to BuildPagingBuffer that no document allows"),
     ("BPB-02", "pDmaBuffer and the bytes written: packed, inside of the buffer"),
     ("BPB-05", "a new buffer is asked for without progress in the last one"),
@@ -92,6 +92,10 @@ pub const RULES: [(&str, &str); 76] = [
     ("CRASH", "the driver ended its process by a signal"),
     ("EXIT", "the driver ended its process"),
     ("HANG", "a call of the driver did not return in time"),
+    ("KILL", "the driver killed or stopped the process that had started its own"),
+    ("PROCESS", "the driver leaves no process behind"),
+    ("OUTPUT", "a remark: the driver prints more than 1 MiB in a check"),
+    ("SLOW", "a remark: calls take over half a second each, and a check ends before its end"),
     ("GPU-ACCESS", "the GPU's model accesses no memory"),
     ("SHIM-DEFERRED", "DPCs and timers that are still to run are not freed, and none is set after RemoveDevice"),
     (
@@ -249,6 +253,8 @@ pub struct Report {
     pub not_judged: Vec<String>,
     /// Checks that were not run, because the driver had ended its process too often.
     pub not_run: u64,
+    /// A signal of the driver to every process reaches others than its own.
+    pub reaches_others: bool,
 }
 
 /// Decides when enough was found to end a run.
@@ -285,6 +291,8 @@ pub struct Ran {
     pub machine: String,
     pub not_judged: Vec<String>,
     pub not_run: u64,
+    /// A signal of the driver to every process reaches others than its own.
+    pub reaches_others: bool,
 }
 
 impl Report {
@@ -308,8 +316,8 @@ impl Report {
         let groups = grouped(|outcome| &outcome.found, Found::identity);
         // The words of a remark are part of the key: a rule may have two remarks.
         let remarks = grouped(|outcome| &outcome.remarks, |found| found.key() + &found.message);
-        let Ran { outcomes, machine, not_judged, not_run } = ran;
-        Self { groups, remarks, outcomes, machine, not_judged, not_run }
+        let Ran { outcomes, machine, not_judged, not_run, reaches_others } = ran;
+        Self { groups, remarks, outcomes, machine, not_judged, not_run, reaches_others }
     }
 
     /// Whether paging operations were asked for and judged, if scenarios or worlds were to run.

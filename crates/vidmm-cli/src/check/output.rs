@@ -7,7 +7,7 @@ use serde_json::json;
 use super::args::CheckArgs;
 use super::bug_checks;
 use super::findings::{Group, Report};
-use super::supervisor::registry_argument;
+use super::containment::registry_argument;
 use crate::{
     args::{program, quoted},
     sarif::{Entry, log},
@@ -58,6 +58,9 @@ pub fn text(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>>
     }
     for subject in &report.not_judged {
         writeln!(out, "not judged  {subject}")?;
+    }
+    if report.reaches_others {
+        writeln!(out, "processes   a signal of the driver to every process reaches others: `unshare` does not work here")?;
     }
     for Group { key, checks, first, .. } in &report.remarks {
         let others = counted(checks.len() as u64, "check", "checks");
@@ -127,6 +130,7 @@ pub fn json(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>>
         "machine": report.machine,
         "not_judged": report.not_judged,
         "not_run": report.not_run,
+        "reaches_others": report.reaches_others,
         "remarks": report.remarks,
         "findings": groups.collect::<Vec<_>>(),
         "checks": report.outcomes,
