@@ -27,7 +27,9 @@ BOOLEAN VidmmIsRacing(void) {
     return g_IsRacing;
 }
 
-void VidmmSetMachine(UINT64 Seed, UINT64 HighestAddress, BOOLEAN IsRacing) {
+void VidmmSetMachine(UINT64 Seed, UINT64 HighestAddress, BOOLEAN IsRacing, UINT Drawn) {
+    VidmmSetMeasures((Drawn & VIDMM_DRAWN_STACK) != 0);
+    VidmmSetTrims((Drawn & VIDMM_DRAWN_TRIM) != 0);
     pthread_mutex_lock(&g_VidmmLock);
     VidmmSetHighestAddressLocked(HighestAddress);
     g_Seed = Seed;

@@ -100,6 +100,9 @@ impl Driver {
         let (last_words, size) = progress.last_words_buffer();
         // SAFETY: the shim's table is static in the library; the buffer lives as long as the driver, which keeps the progress.
         unsafe { ((*shim).SetLastWords)(last_words.cast(), size) };
+        let (held, count) = progress.held_locks_buffer();
+        // SAFETY: as above.
+        unsafe { ((*shim).SetHeldLocks)(held, count as u32) };
         for (name, value) in registry {
             // SAFETY: the shim's table is static in the library, and the function copies two strings with an end.
             unsafe { ((*shim).SetRegistryValue)(name.as_ptr(), value.as_ptr()) };

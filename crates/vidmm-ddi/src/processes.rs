@@ -142,7 +142,8 @@ mod tests {
         std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("the shell tells a number");
         let child: u32 = line.trim().parse().expect("a number");
         assert_eq!(lineage(child), [child, shell.id()]);
-        let others: BTreeSet<u32> = descendants().into_iter().filter(|other| !lineage(*other).contains(&shell.id())).collect();
+        let others: BTreeSet<u32> =
+            descendants().into_iter().filter(|other| !lineage(*other).contains(&shell.id())).collect();
         assert_eq!(end_descendants(&spared.union(&others).copied().collect()), 2);
         assert!(!is_stopped(child) && state_and_parent(child).is_none_or(|(state, _)| state == 'Z'));
     }

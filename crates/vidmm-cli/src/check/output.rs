@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::args::CheckArgs;
 use super::bug_checks;
-use super::findings::{Group, Report};
 use super::containment::registry_argument;
+use super::findings::{Group, Report};
 use crate::{
     args::{program, quoted},
     sarif::{Entry, log},
@@ -53,6 +53,13 @@ pub fn text(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>>
         let cost = "the threads run in turns that a replay repeats, but in races";
         writeln!(out, "threads     {reports} from threads of the driver: {cost}")?;
     }
+    if let Some((bytes, call)) = report.outcomes.iter().filter_map(|outcome| outcome.deepest.as_ref()).max() {
+        writeln!(
+            out,
+            "stack       {call} takes the most, {} bytes, of the checks that measure (one of eight)",
+            number(*bytes)
+        )?;
+    }
     for (kind, told) in by_kind(report) {
         writeln!(out, "{kind:<11} {told}")?;
     }
@@ -60,7 +67,10 @@ pub fn text(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>>
         writeln!(out, "not judged  {subject}")?;
     }
     if report.reaches_others {
-        writeln!(out, "processes   a signal of the driver to every process reaches others: `unshare` does not work here")?;
+        writeln!(
+            out,
+            "processes   a signal of the driver to every process reaches others: `unshare` does not work here"
+        )?;
     }
     for Group { key, checks, first, .. } in &report.remarks {
         let others = counted(checks.len() as u64, "check", "checks");

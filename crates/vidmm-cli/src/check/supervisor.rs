@@ -162,7 +162,8 @@ impl<'a> Worker<'a> {
                 }
                 Ok(message) => return Ok(Ok(message)),
                 Err(_) if has_ended => {
-                    let message = format!("the process that had started the driver's was killed, in {}", place(self.progress));
+                    let message =
+                        format!("the process that had started the driver's was killed, in {}", place(self.progress));
                     return Ok(Err(End::Death(death("KILL", message, self.progress, "killed"))));
                 }
                 // All have closed the socket, and not all have ended.
@@ -176,8 +177,10 @@ impl<'a> Worker<'a> {
                 if let Some(call) = running.filter(|_| since.elapsed() >= SLOW) {
                     slow += since.elapsed();
                     if slow >= hang * SLOW_CALLS {
-                        let message =
-                            format!("calls of {} take over half a second each: a check ends before its end", call.function);
+                        let message = format!(
+                            "calls of {} take over half a second each: a check ends before its end",
+                            call.function
+                        );
                         return Ok(Err(End::Slow(Found::new("SLOW", message))));
                     }
                 }
@@ -189,7 +192,10 @@ impl<'a> Worker<'a> {
                 let seconds = limit.as_secs();
                 return Ok(Err(End::Death(match running {
                     Some(_) => {
-                        let message = format!("no answer in {seconds} s, in {}", place(self.progress));
+                        let held = self.progress.held_locks();
+                        let held =
+                            if held.is_empty() { String::new() } else { format!(", with {}", held.join(" and ")) };
+                        let message = format!("no answer in {seconds} s, in {}{held}", place(self.progress));
                         death("HANG", message, self.progress, "")
                     }
                     None => Found::new("PANIC", format!("vidmm has not called the driver for {seconds} s")),
@@ -206,7 +212,8 @@ impl<'a> Worker<'a> {
 
 /// Where the driver is.
 fn place(progress: &Progress) -> String {
-    progress.running().map_or_else(|| "no call of the driver".to_owned(), |running| running.to_string())
+    let last = || progress.last().map(|last| format!(", behind {last}")).unwrap_or_default();
+    progress.running().map_or_else(|| format!("no call of the driver{}", last()), |running| running.to_string())
 }
 
 /// The finding of a process that has ended.

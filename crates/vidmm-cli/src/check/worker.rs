@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use vidmm_ddi::{Driver, DriverMachines, Progress, processes};
+use vidmm_ddi::{Driver, DriverMachines, Progress, processes, take_deepest};
 use vidmm_sim::MachineFactory;
 
 use super::args::CheckArgs;
@@ -56,6 +56,7 @@ fn run(job: Job, machines: &DriverMachines, steps: u64, progress: &Progress) -> 
     (outcome.calls, outcome.builds) = (progress.calls(), progress.builds());
     outcome.operations = progress.operations();
     outcome.reports_from_threads = progress.reports_from_threads();
+    outcome.deepest = take_deepest();
     outcome
 }
 

@@ -49,6 +49,7 @@ bugs! {
     a_dpc_that_is_told_in_the_interrupt: BUG_DPC_IN_INTERRUPT by "SHIM-IRQL";
     an_open_allocation_that_is_kept: BUG_CLOSE_LEAK by "SHIM-POOL-LEAK";
     a_resource_that_is_created_anew: BUG_RESOURCE_ANEW with WITHOUT_TEST_INTERFACE by "SHIM-POOL-LEAK";
+    memory_of_a_user_that_is_believed: BUG_USER_MEMORY_BELIEVED by "CRASH" in "1..12";
     private_data_of_paging_that_ends_behind_its_end: BUG_PAGING_DATA_TOO_FAR with WITH_KEPT_POINTERS by "BPB-02 FILL";
     a_queue_that_runs_backwards: BUG_NEWEST_FIRST with WITH_QUEUE by "SYN-13" in "1..60";
     a_byte_far_behind_a_dma_buffer: BUG_FAR_BEHIND by "BPB-02 FILL";

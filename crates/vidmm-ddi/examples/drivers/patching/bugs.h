@@ -66,6 +66,7 @@ enum {
     BUG_STRUCT_OVERRUN,            /* Render writes behind DXGKARG_RENDER */
     BUG_OUTPUT_OVERRUN,            /* QueryAdapterInfo writes behind OutputDataSize */
     BUG_INTERFACE_READ_BEHIND,     /* StartDevice reads behind DXGKRNL_INTERFACE */
+    BUG_USER_MEMORY_BELIEVED,      /* Render reads the user's memory without __try */
     BUG_RESOURCE_ANEW,             /* an allocation that is added to a resource gets a resource of its own */
     /* With WITH_KEPT_POINTERS=1: */
     BUG_PAGING_DATA_TOO_FAR,       /* pDmaBufferPrivateData of a paging buffer is set behind the end of the data */
