@@ -138,8 +138,19 @@ static BOOLEAN PageIn(const siginfo_t *Info, const VOID *Context) {
     return TRUE;
 }
 
+/* An MDL whose packet has ended comes back. */
+static BOOLEAN ShowMdl(const siginfo_t *Info, const VOID *Context) {
+    char Place[128];
+    if (!VidmmShowMdlMemory(Info->si_addr)) {
+        return FALSE;
+    }
+    TellPlace(Context, Place, sizeof(Place));
+    VidmmReport("SHIM-MDL", "%s accesses the MDL of an operation whose packet has ended (lifetime assumed, DRV-03)", Place);
+    return TRUE;
+}
+
 static void OnFault(int Signal, siginfo_t *Info, VOID *Context) {
-    if (PageIn(Info, Context)) {
+    if (PageIn(Info, Context) || ShowMdl(Info, Context)) {
         return;
     }
     if (g_Frame == NULL) {

@@ -207,7 +207,8 @@ EXPORT const VIDMM_SHIM *VidmmConnect(const VIDMM_HOST *Host) {
                                     VidmmForget,        VidmmSetRegistryValue, VidmmRetireMdl,   VidmmResources,
                                     VidmmMapRegisters,  VidmmSetMachine,       SetLastWords,     VidmmSetHeldLocks,
                                     VidmmReportLeaks,   VidmmStepThreads,
-                                    VidmmGuardedCopy,   VidmmPauseInCallbacks, TakeDeepest,      VidmmVanishedCopy};
+                                    VidmmGuardedCopy,   VidmmPauseInCallbacks, TakeDeepest,      VidmmVanishedCopy,
+                                    VidmmNewMdlMemory,  VidmmHideMdlMemory,    VidmmFreeMdlMemory};
     if (Host->Version != VIDMM_HOST_VERSION) {
         return NULL;
     }

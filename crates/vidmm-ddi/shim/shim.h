@@ -72,6 +72,14 @@ void VidmmPauseStack(void);
 void VidmmResumeStack(void);
 void VidmmPauseInCallbacks(DXGKRNL_INTERFACE *Interface);
 
+/* ---- MDLs of operations ---- */
+
+VOID *VidmmNewMdlMemory(SIZE_T Size);
+void VidmmHideMdlMemory(VOID *Address);
+/* Lets accesses pass again. FALSE if the address is in no MDL whose packet has ended. */
+BOOLEAN VidmmShowMdlMemory(const VOID *Address);
+void VidmmFreeMdlMemory(void);
+
 /* ---- Memory of users ---- */
 
 VOID *VidmmVanishedCopy(UINT Number, const VOID *Bytes, SIZE_T Size);

@@ -91,6 +91,11 @@ typedef struct _VIDMM_SHIM {
     UINT64 (*TakeDeepest)(const char **Name);
     /* A copy that no access reaches: 0 of commands, 1 of a list. NULL without memory. It lives until the next call with the number. */
     VOID *(*VanishedCopy)(UINT Number, const VOID *Bytes, SIZE_T Size);
+    /* Memory for the MDL of one operation; NULL without. Behind the operation's end it is hidden, and an access is reported. All is
+     * freed with the adapter. */
+    VOID *(*NewMdlMemory)(SIZE_T Size);
+    VOID (*HideMdlMemory)(VOID *Address);
+    VOID (*FreeMdlMemory)(VOID);
 } VIDMM_SHIM;
 
 EXTERN_C_START

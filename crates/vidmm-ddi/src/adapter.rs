@@ -217,7 +217,7 @@ impl Adapter {
             context: Cell::new(std::ptr::null_mut()),
             memory: RefCell::new(None),
             dma: DmaBuffers::new(Dice::new(seed)),
-            mdls: Mdls::default(),
+            mdls: Mdls::new(seed % 8 == 6),
             processes: Numbers::default(),
             contexts: Numbers::default(),
             allocations: Numbers::default(),
@@ -524,6 +524,8 @@ impl Drop for Adapter {
         if after.Timers > 0 {
             report("SHIM-DEFERRED", format!("timers that are set after RemoveDevice: {}", after.Timers));
         }
+        // SAFETY: the function has no arguments, and the driver has no operation any more.
+        unsafe { (self.driver.shim().FreeMdlMemory)() };
         // SAFETY: the function has no arguments. What is left would run in a world in which its adapter is not there.
         unsafe { (self.driver.shim().Forget)() };
         if after.Threads > 0 {

@@ -133,7 +133,7 @@ impl<'a> Worker<'a> {
         if end.is_none() {
             let left = self.contained.end_started();
             if left > 0 {
-                let message = format!("the check leaves {left} processes that the driver has started");
+                let message = format!("processes that the driver has started are left behind the check: {left}");
                 outcome.found.push(Found::new("PROCESS", message));
             }
             if self.contained.is_stopped() {

@@ -103,4 +103,7 @@ pub struct VIDMM_SHIM {
     pub PauseInCallbacks: unsafe extern "C" fn(*mut DXGKRNL_INTERFACE),
     pub TakeDeepest: unsafe extern "C" fn(*mut *const std::ffi::c_char) -> u64,
     pub VanishedCopy: unsafe extern "C" fn(u32, *const c_void, usize) -> *mut c_void,
+    pub NewMdlMemory: unsafe extern "C" fn(usize) -> *mut c_void,
+    pub HideMdlMemory: unsafe extern "C" fn(*mut c_void),
+    pub FreeMdlMemory: unsafe extern "C" fn(),
 }

@@ -41,6 +41,7 @@ bugs! {
     an_end_that_is_forged_in_a_build: BUG_FORGED_IN_BUILD by "SYN-13";
     an_end_that_is_forged_at_submission: BUG_FORGED_AT_SUBMISSION by "SYN-13";
     a_list_of_pages_that_outlives_its_packet: BUG_MDL_KEPT by "BPB-20 TRANSFER";
+    a_list_of_pages_that_is_read_late: BUG_MDL_READ_LATE by "SHIM-MDL" in "1..14";
     a_patch_of_another_dma_buffer: BUG_PATCH_LAST_RENDERED by "PAT-10" in "1..60";
     a_handle_that_is_not_released: BUG_HANDLE_NOT_RELEASED by "SHIM-HANDLE";
     a_handle_that_is_released_twice: BUG_HANDLE_RELEASED_TWICE by "SHIM-HANDLE";

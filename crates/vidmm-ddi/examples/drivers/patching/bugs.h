@@ -48,6 +48,7 @@ enum {
     BUG_FORGED_IN_BUILD,           /* BuildPagingBuffer reports the end of a packet that is not submitted */
     BUG_FORGED_AT_SUBMISSION,      /* SubmitCommand reports the end of its packet, which the hardware has not run */
     BUG_MDL_KEPT,                  /* the list of the first transfer serves all later ones */
+    BUG_MDL_READ_LATE,             /* a transfer reads the size of the list of the transfer before */
     BUG_PATCH_LAST_RENDERED,       /* Patch writes into the DMA buffer of the last call of Render */
     BUG_HANDLE_NOT_RELEASED,       /* the data of an allocation is acquired, and never released */
     BUG_HANDLE_RELEASED_TWICE,     /* data that was acquired twice is released twice by the first handle */
