@@ -1,6 +1,6 @@
 /*
- * MDLs of paging operations whose packets have ended. In a share of the checks each MDL has pages of its own, which no access reaches
- * behind the packet's end: the first access is reported, and then allowed (the lifetime is assumed, DRV-03).
+ * MDLs of paging operations behind the end of the packet. In a share of the checks each MDL has separate pages, and behind the packet's
+ * end no access reaches the pages: the first access is reported and allowed (the lifetime is assumed, DRV-03).
  */
 #include "shim.h"
 

@@ -1,5 +1,5 @@
 /*
- * Memory of a user that vanishes: the bytes are there, and no access is allowed. A driver's __try guards its reads (DRV-12).
+ * Vanished memory of a user: the bytes exist, and no access is allowed. A driver guards reads by __try (DRV-12).
  */
 #include "shim.h"
 

@@ -153,7 +153,7 @@ const TURNS_MAX: u32 = 1000;
 /// A thread of the driver's releases data in this time.
 const RELEASE_IN: Duration = Duration::from_secs(1);
 
-/// What is drawn for an adapter: each in one seed of eight.
+/// The oddities of an adapter, each in one seed of eight.
 fn drawn(seed: u64) -> u32 {
     match seed % 8 {
         3 => VIDMM_DRAWN_TRIM,

@@ -1,5 +1,5 @@
-//! Processes that a driver runs in, and those that the driver starts: sessions, orphans, and ends. `/proc` tells who is whose child;
-//! without `/proc` only the worker itself ends.
+//! The processes around a driver, and the processes that the driver starts: sessions, orphans, and ends. `/proc` tells parents and
+//! children. Without `/proc` only the worker ends.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,12 +19,12 @@ mod system {
 const SIGKILL: i32 = 9;
 const WNOHANG: i32 = 1;
 
-/// So often descendants are looked for: a driver may fork while its forks are ended.
+/// The number of searches for descendants: a driver may fork while vidmm ends the forks.
 const ROUNDS: u32 = 1000;
 
-/// Begins a session, so that signals to a group or from a terminal reach this process and its children alone.
+/// Begins a session: signals to a group or from a terminal reach this process and the children alone.
 pub fn begin_session() {
-    // SAFETY: the function has no arguments. A process that leads a group already stays as it is.
+    // SAFETY: the function has no arguments, and fails in the leader of a group.
     unsafe { system::setsid() };
 }
 
@@ -40,7 +40,7 @@ pub fn adopt_orphans() {
 #[cfg(not(target_os = "linux"))]
 pub fn adopt_orphans() {}
 
-/// This process ends when its parent does.
+/// This process ends with the parent.
 #[cfg(target_os = "linux")]
 pub fn end_with_parent() {
     const PR_SET_PDEATHSIG: i32 = 1;
@@ -52,7 +52,7 @@ pub fn end_with_parent() {
 #[cfg(not(target_os = "linux"))]
 pub fn end_with_parent() {}
 
-/// The number of this process, as the other processes of the machine see it: a process may be in a space of numbers of its own.
+/// The number of this process in the machine's `/proc`: a process may be in a separate space of numbers.
 pub fn number_for_others() -> u32 {
     let link = fs::read_link("/proc/self").ok().and_then(|link| link.to_str()?.parse().ok());
     link.unwrap_or_else(std::process::id)
@@ -104,14 +104,14 @@ pub fn end_descendants(spared: &BTreeSet<u32>) -> usize {
     for _ in 0..ROUNDS {
         let mut remain = false;
         for process in descendants().difference(spared) {
-            // An ended child of this process is waited for; that of another is its parent's.
+            // A zombie is a matter for the parent.
             if state_and_parent(*process).is_some_and(|(state, _)| state != 'Z') {
                 remain = true;
                 ended.insert(*process);
-                // SAFETY: both are numbers; the process descends from this one.
+                // SAFETY: both are numbers; the process is a descendant.
                 unsafe { system::kill(*process as i32, SIGKILL) };
             }
-            // SAFETY: without a place for the status none is written.
+            // SAFETY: a null pointer asks for no status. A child of this process is waited for, and no further process.
             unsafe { system::waitpid(*process as i32, std::ptr::null_mut(), WNOHANG) };
         }
         if !remain {

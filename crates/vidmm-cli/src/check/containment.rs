@@ -1,7 +1,7 @@
-//! The processes around a driver: what the driver starts, kills, stops and prints stays among them.
+//! The processes around a driver: starts, signals and output of the driver stay among these processes.
 //!
-//! This process adopts orphans. It starts a supervisor, which starts the worker that has the driver; each has a session of its own. Where
-//! `unshare` works, both have process numbers of their own too, so a signal to every process reaches none but theirs.
+//! This process adopts orphans and starts a supervisor. The supervisor starts the worker with the driver. Supervisor and worker have a
+//! session each. Where `unshare` works, both are in a separate space of process numbers: a signal to every process stays in the space.
 
 use std::{
     collections::BTreeSet,
@@ -25,18 +25,18 @@ use vidmm_ddi::processes;
 use super::args::CheckArgs;
 use super::worker::{Message, send, socket};
 
-/// So many bytes of a check's output are printed.
+/// The printed bytes of a check's output.
 pub const OUTPUT_MAX: u64 = 1 << 20;
 
-/// The arguments of `unshare` with which a program has process numbers of its own: for root, and for other users.
+/// The arguments of `unshare` for a separate space of process numbers: for root, and for users.
 const UNSHARED: [&[&str]; 2] =
     [&["--pid", "--fork", "--kill-child"], &["--user", "--map-current-user", "--pid", "--fork", "--kill-child"]];
 
-/// What is the same for all workers of a run.
+/// The surroundings of all workers of a run.
 pub struct Containment {
-    /// The children that this process had before.
+    /// The children of this process from before.
     others: BTreeSet<u32>,
-    /// The arguments of `unshare`; none where it does not work.
+    /// The arguments of `unshare`; none where `unshare` does not work.
     unshared: Option<&'static [&'static str]>,
 }
 
@@ -57,7 +57,7 @@ impl Containment {
         self.unshared.is_some()
     }
 
-    /// Starts a supervisor, which starts a worker.
+    /// Starts a supervisor and a worker.
     pub fn start(&self, args: &CheckArgs, driver: &Path, progress: &Path) -> Result<Contained<'_>, Box<dyn Error>> {
         let (jobs, theirs) = UnixStream::pair()?;
         let (output, writer) = io::pipe()?;
@@ -80,7 +80,7 @@ impl Containment {
             .stdout(writer.try_clone()?)
             .stderr(writer);
         let child = command.spawn()?;
-        // The command has this process's ends of socket and pipe, which would never close.
+        // The command has ends of socket and pipe: with the command both would stay open for ever.
         drop(command);
         let printed = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&printed);
@@ -90,31 +90,31 @@ impl Containment {
     }
 }
 
-/// A supervisor and its worker. They end with the value, and all that the driver has started.
+/// A supervisor and a worker. Both end with the value, and so do all processes of the driver.
 pub struct Contained<'a> {
     child: Child,
     jobs: UnixStream,
     pub messages: Receiver<Message>,
-    /// The bytes that the driver has printed in this check.
+    /// The driver's output in this check, in bytes.
     printed: Arc<AtomicU64>,
-    /// The worker, its supervisor, and what is above.
+    /// The worker, the supervisor, and the processes above.
     lineage: Vec<u32>,
     containment: &'a Containment,
 }
 
 impl Contained<'_> {
-    /// The worker has said its number.
+    /// The worker has said the number.
     pub fn has_begun(&mut self, worker: u32) {
         self.lineage = processes::lineage(worker);
     }
 
-    /// Tells the worker the name of a check. A worker that has died is found by its messages.
+    /// Tells the worker the name of a check. A dead worker is found by the messages.
     pub fn tell(&mut self, job: impl std::fmt::Display) {
         self.printed.store(0, Relaxed);
         let _ = writeln!(self.jobs, "{job}");
     }
 
-    /// The bytes that the driver has printed since the last check was told.
+    /// The driver's output since the last check was told, in bytes.
     pub fn printed(&self) -> u64 {
         self.printed.load(Relaxed)
     }
@@ -124,17 +124,17 @@ impl Contained<'_> {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Whether the supervisor stands still, by a signal.
+    /// Whether a signal has stopped the supervisor.
     pub fn is_stopped(&self) -> bool {
         self.lineage.iter().skip(1).any(|&process| processes::is_stopped(process))
     }
 
-    /// Ends what the driver has started. Returns how many processes ran.
+    /// Ends all processes of the driver. Returns the number of running processes.
     pub fn end_started(&self) -> usize {
         processes::end_descendants(&self.lineage.iter().chain(&self.containment.others).copied().collect())
     }
 
-    /// Lets the worker unload the driver and end. The results are there: a driver that does not let its process end is not waited for.
+    /// Lets the worker unload the driver and end. The results are complete: nothing waits for a driver that keeps the process alive.
     pub fn end(mut self) {
         let _ = self.jobs.shutdown(std::net::Shutdown::Write);
         for _ in 0..100 {
@@ -148,7 +148,7 @@ impl Contained<'_> {
 
 impl Drop for Contained<'_> {
     fn drop(&mut self) {
-        // One that has ended already is only waited for.
+        // An ended process is only waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
         processes::end_descendants(&self.containment.others);
@@ -160,7 +160,7 @@ pub fn registry_argument((name, value): &(CString, CString)) -> String {
     format!("--registry={}={}", name.to_string_lossy(), value.to_string_lossy())
 }
 
-/// The messages from a socket. A line that is none was written by the driver.
+/// The messages from a socket. A driver may write lines without sense.
 fn messages(socket: UnixStream) -> Receiver<Message> {
     let (sender, messages) = channel();
     thread::spawn(move || {
@@ -176,7 +176,7 @@ fn messages(socket: UnixStream) -> Receiver<Message> {
     messages
 }
 
-/// Prints the beginning of what the driver prints in each check.
+/// Prints the beginning of the driver's output in each check.
 fn print(mut output: PipeReader, printed: &AtomicU64) {
     let mut bytes = [0; 1 << 16];
     while let Ok(read @ 1..) = output.read(&mut bytes) {
@@ -186,17 +186,17 @@ fn print(mut output: PipeReader, printed: &AtomicU64) {
     }
 }
 
-/// Is the supervisor of a worker, for a process that is not to be outlived.
+/// Is the supervisor of a worker. Both end when `process` has ended.
 pub fn supervise(process: u32) -> Result<(), Box<dyn Error>> {
     processes::begin_session();
     let arguments = Vec::from_iter(std::env::args_os().skip(1));
-    // The first process of a space of numbers cannot be killed from within: it is the parent of the supervisor.
+    // The first process of a space of numbers cannot be killed from within, and is the parent of the supervisor.
     let is_first = std::process::id() == 1;
     let arguments = if is_first { arguments } else { without_supervisor(arguments) };
     let mut child = Command::new(std::env::current_exe()?).args(arguments).spawn()?;
     let number = process.to_string();
     thread::spawn(move || {
-        // A worker that hangs does not see that the process has gone.
+        // A hanging worker does not see the end of the process.
         let proc = Path::new("/proc");
         while !proc.join("self").exists() || proc.join(&number).exists() {
             thread::sleep(Duration::from_secs(1));

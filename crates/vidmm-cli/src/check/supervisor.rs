@@ -1,5 +1,5 @@
-//! Watches the process that has the driver. When that dies or stands still, the call that it was in is the finding, and a new
-//! process goes on with the next check.
+//! Watches the process with the driver. A death or a standstill of the process is a finding with the call, and a new process goes on
+//! with the next check.
 
 use std::{
     error::Error,
@@ -21,24 +21,27 @@ use crate::progress::bar;
 /// How often a worker is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// vidmm may take so many times longer between two calls of the driver than the driver in one.
+/// The last message of an ended supervisor arrives in this time.
+const LAST_MESSAGE: Duration = Duration::from_secs(5);
+
+/// The limit between two calls of the driver, as a multiple of the limit of a call.
 const OWN_WORK: u32 = 12;
 
-/// A call that takes so long is slow.
+/// A slow call takes this time or more.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// Slow calls of one check may take so many times as long as a call that is no hang, together.
+/// The limit of all slow calls of a check together, as a multiple of the limit of a call.
 const SLOW_CALLS: u32 = 4;
 
 /// The reason why a worker is not used again.
 enum End {
-    /// It has died or stands still, or has ended its supervisor.
+    /// A death, a standstill, or the end of the supervisor.
     Death(Found),
-    /// Its check takes too long: a remark.
+    /// The check takes too long: a remark.
     Slow(Found),
 }
 
-/// Runs the checks, each in a worker that lives as long as the driver lets it.
+/// Runs the checks, each in a worker. The driver decides how long a worker lives.
 pub fn run(args: &CheckArgs, driver: &Path, jobs: &[Job], mut limit: Limit) -> Result<Ran, Box<dyn Error>> {
     let file = tempfile::NamedTempFile::new()?;
     let progress = Progress::shared(file.as_file())?;
@@ -58,7 +61,7 @@ pub fn run(args: &CheckArgs, driver: &Path, jobs: &[Job], mut limit: Limit) -> R
                     (ran.machine, ran.not_judged) = (machine, not_judged);
                     Some(started)
                 }
-                // A driver that does not start is one finding, not one for each check. One that has started before may do so again.
+                // A driver without a start is a single finding, and not a finding for each check. After an earlier start a later start may succeed.
                 Err(outcome) => {
                     ran.outcomes.push(outcome);
                     if ran.machine.is_empty() {
@@ -88,7 +91,7 @@ pub fn run(args: &CheckArgs, driver: &Path, jobs: &[Job], mut limit: Limit) -> R
     Ok(ran)
 }
 
-/// A worker, and where its driver is.
+/// A worker, and the progress of the driver.
 struct Worker<'a> {
     contained: Contained<'a>,
     args: &'a CheckArgs,
@@ -113,7 +116,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Runs a check. A worker that is not to be used again is told, and whether it is for a death.
+    /// Runs a check. Also returns, for a worker at the end of use, whether a death is the reason.
     fn run(&mut self, job: Job) -> Result<(Outcome, Option<bool>), Box<dyn Error>> {
         self.contained.tell(job);
         let (mut outcome, mut end) = match self.wait()? {
@@ -154,9 +157,13 @@ impl<'a> Worker<'a> {
         let (mut seen, mut since, mut slow) = (self.progress.steps(), Instant::now(), Duration::ZERO);
         let mut running = self.progress.running();
         loop {
-            // A supervisor that ends of itself has said why before.
+            // A supervisor says the reason of the end first: the message is on the way, or the socket closes.
             let has_ended = self.contained.has_ended();
-            match self.contained.messages.recv_timeout(LOOK) {
+            let patience = if has_ended { LAST_MESSAGE } else { LOOK };
+            if has_ended {
+                self.contained.end_started();
+            }
+            match self.contained.messages.recv_timeout(patience) {
                 Ok(Message::Died { signal, status }) => {
                     return Ok(Err(End::Death(died(signal, status, self.progress))));
                 }
@@ -216,7 +223,7 @@ fn place(progress: &Progress) -> String {
     progress.running().map_or_else(|| format!("no call of the driver{}", last()), |running| running.to_string())
 }
 
-/// The finding of a process that has ended.
+/// The finding of an ended process.
 fn died(signal: Option<i32>, status: i32, progress: &Progress) -> Found {
     let (rule, end) = match signal {
         Some(signal) => ("CRASH", format!("signal {signal}")),
@@ -227,7 +234,7 @@ fn died(signal: Option<i32>, status: i32, progress: &Progress) -> Found {
     death(rule, format!("{end} in {}{why}", place(progress)), progress, &words)
 }
 
-/// A finding about the end of a process, which is told apart by the call and the process's last words.
+/// A finding about the end of a process. The call and the process's last words tell two ends apart.
 fn death(rule: &str, message: String, progress: &Progress, words: &str) -> Found {
     let function = progress.running().map_or("no call", |running| running.function);
     Found { place: Some(format!("{function} {words}").trim_end().to_owned()), ..Found::new(rule, message) }

@@ -1,4 +1,4 @@
-//! A driver that lies, hangs and ends its process at random: `vidmm check` survives it, and names what it did.
+//! A driver that lies, hangs, kills, forks and prints at random: `vidmm check` survives it, and names what it did.
 //!
 //! `examples/drivers/liar` logs each thing before it does it, so the report is compared with what has happened.
 
@@ -211,6 +211,17 @@ fn the_call_that_takes_the_most_stack_is_told() {
     assert!(run.stdout.lines().any(|line| line.starts_with("stack       DxgkDdi")), "{run}");
     let deep = planted("BUG_DEEP_STACK", true).expect(1);
     assert!(deep.stdout.contains("STACK, in 1 check: DxgkDdiBuildPagingBuffer takes 3"), "{deep}");
+}
+
+/// A small share of the next two tests.
+#[test]
+fn a_driver_that_misbehaves_often_is_survived() {
+    if !can_build() {
+        return;
+    }
+    let survived = survives("gpummu", 1_000, 4, 100);
+    assert!(survived.ends > 0 && survived.with_lies > 0, "{survived:?}");
+    assert_eq!(survived.unnamed, Vec::<String>::new(), "{survived:?}");
 }
 
 #[test]

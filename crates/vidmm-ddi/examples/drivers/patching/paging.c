@@ -37,8 +37,7 @@ static UINT64 AddressOfPage(const DXGKARG_BUILDPAGINGBUFFER *Build, UINT Segment
     }
     if (BUG(MDL_READ_LATE) && Page == 0) {
         static MDL *Before;
-        static volatile ULONG Size;
-        Size = Before != NULL ? MmGetMdlByteCount(Before) : 0;
+        Page += Before != NULL && MmGetMdlByteCount(Before) == 1; /* never */
         Before = Mdl;
     }
     if (BUG(FIRST_PAGE_COUNTED_ON)) {
