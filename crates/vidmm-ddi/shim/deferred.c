@@ -22,7 +22,7 @@ struct _IO_WORKITEM {
 static LIST_ENTRY g_Dpcs = {&g_Dpcs, &g_Dpcs};
 static LIST_ENTRY g_WorkItems = {&g_WorkItems, &g_WorkItems};
 static LIST_ENTRY g_Timers = {&g_Timers, &g_Timers};
-/* DPCs of timers that were cancelled after they had fired: the DPC may run on another processor still. */
+/* DPCs of timers cancelled after an expiry: the DPC may still run on another processor. */
 #define CANCELLED_MAX 16
 static PKDPC g_Cancelled[CANCELLED_MAX];
 /* In units of 100 ns: the world's time, and what has passed beside it in waits. */
@@ -445,7 +445,7 @@ void VidmmForget(void) {
     Unlock();
 }
 
-/* Whether a cancelled timer's DPC is in these bytes, or works on them. */
+/* Whether the bytes contain a cancelled timer's DPC, or the DPC works on the bytes. */
 static BOOLEAN ForgetCancelledIn(const void *Bytes, SIZE_T Size) {
     UINT At;
     for (At = 0; At < CANCELLED_MAX; At++) {

@@ -18,12 +18,12 @@ typedef struct _BLOCK {
     ULONG Tag;
     UINT64 Number;    /* in the order of allocations */
     const char *Call; /* of the driver, in which the block was allocated */
-    int Class;        /* of pageable blocks: there is room for 1 << Class bytes; else 0 */
+    int Class;        /* of pageable blocks: room for 1 << Class bytes; else 0 */
 } BLOCK;
 
 #define CLASSES 31
 
-/* Pageable blocks that are free, by class. */
+/* Free pageable blocks, by class. */
 static BLOCK *g_FreePaged[CLASSES];
 
 static BLOCK *g_Buckets[BUCKETS];
@@ -47,7 +47,7 @@ BOOLEAN VidmmFailsLocked(void) {
     return g_FailAt != 0 && --g_FailAt == 0;
 }
 
-/* A block with room in pageable pool; NULL if there is no more. */
+/* A block with room in pageable pool; NULL without room. */
 static BLOCK *NewPaged(SIZE_T Size) {
     BLOCK *Block;
     int Class = 6;
@@ -222,7 +222,7 @@ void VidmmFailAt(UINT64 Number) {
 
 #define LEAKS 64
 
-/* Blocks of one tag from one call. */
+/* Blocks of a tag from a call. */
 static struct {
     ULONG Tag;
     const char *Call;
@@ -250,7 +250,7 @@ void VidmmAddLeakLocked(UINT64 Number, SIZE_T Size, ULONG Tag, const char *Call)
     g_Leaks[At].First = min(g_Leaks[At].First, Number);
 }
 
-/* The leak that began first of those that are not reported; LEAKS if there is none. Addresses decide nothing. */
+/* The first leak without a report; LEAKS without such a leak. Addresses decide nothing. */
 static UINT FirstLeak(void) {
     UINT At, First = LEAKS;
     for (At = 0; At < g_LeakCount; At++) {

@@ -691,7 +691,7 @@ __attribute__((constructor)) static void Initialise(void) {
     }
 }
 
-/* Whether process numbers are this driver's own: a signal to every process reaches no others then. */
+/* Whether the driver is in a separate space of process numbers: a signal to every process stays there. */
 static BOOLEAN HasOwnNumbers(void) {
     char Link[32] = "";
     return readlink("/proc/self", Link, sizeof(Link) - 1) > 0 && atoi(Link) != getpid();

@@ -1,5 +1,5 @@
 /*
- * A driver that misbehaves at random, to try vidmm: not one to learn from. It is a reference driver whose table is wrapped.
+ * A driver that misbehaves at random, to try vidmm: no driver to learn from. The driver is a reference driver with a wrapped table.
  * Now and then a function lies, hangs, or ends the process.
  *
  * LIAR_SEED chooses, LIAR_EVERY says how many calls there are to one that misbehaves, and LIAR_LOG names a file to which a line
@@ -10,7 +10,7 @@
  *     lie FUNCTION           the contract is broken
  *     odd FUNCTION           something is changed that the contract may allow, or that leads to a crash
  *     CRASH, EXIT, HANG      the process ends here
- *     KILL                   the process that started this one ends here, or stands still
+ *     KILL                   the parent process ends here, or stands still
  */
 #include "dispmprt.h"
 #include "vidmm_test.h"
@@ -76,7 +76,7 @@ static int Recurse(UINT64 Depth) {
     return Depth == 0 ? 0 : Recurse(Depth - 1) + Frame[0];
 }
 
-/* Whether process numbers are this driver's own: a signal to every process reaches no others then. */
+/* Whether the driver is in a separate space of process numbers: a signal to every process stays there. */
 static BOOLEAN HasOwnNumbers(void) {
     char Link[32] = "";
     return readlink("/proc/self", Link, sizeof(Link) - 1) > 0 && atoi(Link) != getpid();
@@ -88,7 +88,7 @@ static void Wait(void) {
     }
 }
 
-/* Signals to other processes. */
+/* Signals to processes around the driver. */
 static void Kill(void) {
     switch (Below(4)) {
     case 0:
@@ -113,7 +113,7 @@ static void Kill(void) {
     Wait();
 }
 
-/* Processes that go on, and that print, and much output. */
+/* Processes without an end, and much output. */
 static void Fork(void) {
     char Text[1024];
     UINT At, Kind = (UINT)Below(4);
