@@ -146,5 +146,7 @@ mod tests {
             descendants().into_iter().filter(|other| !lineage(*other).contains(&shell.id())).collect();
         assert_eq!(end_descendants(&spared.union(&others).copied().collect()), 2);
         assert!(!is_stopped(child) && state_and_parent(child).is_none_or(|(state, _)| state == 'Z'));
+        // The process was waited for already.
+        let _ = shell.wait();
     }
 }
