@@ -64,11 +64,13 @@ static VIDMM_TASK *DrawReadyLocked(const VIDMM_TASK *Not) {
 /* Gives the turn away, and waits until the turn comes back. */
 static void SwitchLocked(VIDMM_TASK *To) {
     VIDMM_TASK *Self = Me();
+    VidmmPauseStack();
     g_Turn = To;
     pthread_cond_broadcast(&g_Switched);
     while (g_Turn != Self) {
         pthread_cond_wait(&g_Switched, &g_VidmmLock);
     }
+    VidmmResumeStack();
 }
 
 void VidmmYield(void) {

@@ -464,7 +464,10 @@ impl Adapter {
         // SAFETY: not null, and a text with an end.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
         match bytes >> 10 {
-            24.. => report("STACK", format!("{name} takes {bytes} bytes of stack: over 24 KiB, our figure (DRV-14)")),
+            24.. => report(
+                "STACK",
+                format!("{name} takes {} KiB of stack: over 24 KiB, our figure (DRV-14)", bytes.div_ceil(1 << 10)),
+            ),
             // Remarks with the same words are one.
             12.. => remark("STACK", format!("{name} takes over 12 KiB of stack, our figure (DRV-14)")),
             _ => {}
