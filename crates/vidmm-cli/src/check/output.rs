@@ -54,11 +54,8 @@ pub fn text(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>>
         writeln!(out, "threads     {reports} from threads of the driver: {cost}")?;
     }
     if let Some((bytes, call)) = report.outcomes.iter().filter_map(|outcome| outcome.deepest.as_ref()).max() {
-        writeln!(
-            out,
-            "stack       {call} takes the most, {} bytes, of the checks that measure (one of eight)",
-            number(*bytes)
-        )?;
+        let kib = bytes.div_ceil(1 << 10);
+        writeln!(out, "stack       {call} takes the most, {kib} KiB, of the checks that measure (one of eight)")?;
     }
     for (kind, told) in by_kind(report) {
         writeln!(out, "{kind:<11} {told}")?;
