@@ -62,7 +62,8 @@ VOID KeLowerIrql(KIRQL NewIrql);
  *
  * Every block is counted. A free of what is not allocated, and bytes written behind a block's end, are reported at once
  * (SHIM-POOL-FREE, SHIM-POOL-OVERRUN); blocks that are left after RemoveDevice, then (SHIM-POOL-LEAK). A block has other bytes
- * than zeros unless zeros were asked for. The checks pool-1 to pool-24 let the n-th allocation of an adapter fail.
+ * than zeros unless zeros were asked for. The checks pool-1 to pool-24 let the n-th allocation of an adapter fail. In one check of
+ * eight pageable pool is paged out at each rise to DISPATCH_LEVEL: an access there is reported (SHIM-IRQL, DRV-15).
  */
 
 typedef enum _POOL_TYPE {
@@ -224,6 +225,7 @@ typedef struct _KTIMER {
     LIST_ENTRY TimerListEntry;
     UINT64 DueAt;
     BOOLEAN IsSet;
+    BOOLEAN HasFired;
     LONG Period; /* in ms */
     PKDPC Dpc;
 } KTIMER, *PKTIMER;

@@ -22,6 +22,9 @@ struct _IO_WORKITEM {
 static LIST_ENTRY g_Dpcs = {&g_Dpcs, &g_Dpcs};
 static LIST_ENTRY g_WorkItems = {&g_WorkItems, &g_WorkItems};
 static LIST_ENTRY g_Timers = {&g_Timers, &g_Timers};
+/* DPCs of timers cancelled after an expiry: the DPC may still run on another processor. */
+#define CANCELLED_MAX 16
+static PKDPC g_Cancelled[CANCELLED_MAX];
 /* In units of 100 ns: the world's time, and what has passed beside it in waits. */
 static UINT64 g_WorldTime, g_Waited;
 
@@ -48,6 +51,7 @@ static void CheckNotDeferred(const void *Object, SIZE_T Size) {
 
 VOID KeInitializeDpc(PKDPC Dpc, PKDEFERRED_ROUTINE DeferredRoutine, PVOID DeferredContext) {
     CheckNotDeferred(Dpc, sizeof(*Dpc));
+    VidmmCheckNotPaged("DPC", Dpc);
     RtlZeroMemory(Dpc, sizeof(*Dpc));
     Dpc->DeferredRoutine = DeferredRoutine;
     Dpc->DeferredContext = DeferredContext;
@@ -105,7 +109,9 @@ static BOOLEAN RunDpc(void) {
     Copy = *Dpc;
     Unlock();
     g_VidmmIrql = DISPATCH_LEVEL;
+    VidmmPauseStack();
     Copy.DeferredRoutine(Dpc, Copy.DeferredContext, Copy.SystemArgument1, Copy.SystemArgument2);
+    VidmmResumeStack();
     g_VidmmIrql = Before;
     return TRUE;
 }
@@ -118,6 +124,7 @@ void VidmmRunDpcs(void) {
 VOID KeFlushQueuedDpcs(VOID) {
     VidmmCheckIrql("KeFlushQueuedDpcs", PASSIVE_LEVEL);
     VidmmRunDpcs();
+    VidmmForgetCancelled();
 }
 
 /* ---- Work items ---- */
@@ -194,7 +201,9 @@ static BOOLEAN RunWorkItem(void) {
     WorkItem->IsQueued = FALSE;
     Routine = WorkItem->WorkerRoutine;
     Unlock();
+    VidmmPauseStack();
     Routine(WorkItem->DeviceObject, WorkItem->Context);
+    VidmmResumeStack();
     return TRUE;
 }
 
@@ -259,6 +268,7 @@ NTSTATUS KeDelayExecutionThread(KPROCESSOR_MODE WaitMode, BOOLEAN Alertable, PLA
     (void)WaitMode;
     (void)Alertable;
     VidmmCheckIrql("KeDelayExecutionThread", APC_LEVEL);
+    VidmmForgetCancelled();
     if (VidmmTakesTurns()) {
         VidmmWaitInTurn(0, NULL, WaitAny, Until);
         return STATUS_SUCCESS;
@@ -278,6 +288,7 @@ NTSTATUS KeDelayExecutionThread(KPROCESSOR_MODE WaitMode, BOOLEAN Alertable, PLA
 
 VOID KeInitializeTimerEx(PKTIMER Timer, TIMER_TYPE Type) {
     CheckNotDeferred(Timer, sizeof(*Timer));
+    VidmmCheckNotPaged("timer", Timer);
     RtlZeroMemory(Timer, sizeof(*Timer));
     Timer->Fired.Type = Type == SynchronizationTimer ? SynchronizationEvent : NotificationEvent;
 }
@@ -320,11 +331,30 @@ BOOLEAN KeSetTimer(PKTIMER Timer, LARGE_INTEGER DueTime, PKDPC Dpc) {
     return KeSetTimerEx(Timer, DueTime, 0, Dpc);
 }
 
+static void NoteCancelledLocked(PKDPC Dpc) {
+    UINT At = 0;
+    while (At < CANCELLED_MAX && g_Cancelled[At] != NULL && g_Cancelled[At] != Dpc) {
+        At++;
+    }
+    if (At < CANCELLED_MAX) {
+        g_Cancelled[At] = Dpc;
+    }
+}
+
+void VidmmForgetCancelled(void) {
+    Lock();
+    memset(g_Cancelled, 0, sizeof(g_Cancelled));
+    Unlock();
+}
+
 BOOLEAN KeCancelTimer(PKTIMER Timer) {
     BOOLEAN WasSet;
     VidmmCheckIrql("KeCancelTimer", DISPATCH_LEVEL);
     Lock();
     WasSet = UnlinkTimerLocked(Timer);
+    if (Timer->HasFired && Timer->Dpc != NULL) {
+        NoteCancelledLocked(Timer->Dpc);
+    }
     Unlock();
     return WasSet;
 }
@@ -343,6 +373,7 @@ static PKTIMER FirstTimerLocked(void) {
 static void FireLocked(PKTIMER Timer) {
     UINT64 DueAt = Timer->DueAt;
     UnlinkTimerLocked(Timer);
+    Timer->HasFired = TRUE;
     if (Timer->Period > 0) {
         LinkTimerLocked(Timer, DueAt + (UINT64)Timer->Period * 10000);
     }
@@ -410,7 +441,21 @@ void VidmmForget(void) {
     while (!IsListEmpty(&g_WorkItems)) {
         CONTAINING_RECORD(RemoveHeadList(&g_WorkItems), struct _IO_WORKITEM, Entry)->IsQueued = FALSE;
     }
+    memset(g_Cancelled, 0, sizeof(g_Cancelled));
     Unlock();
+}
+
+/* Whether the bytes contain a cancelled timer's DPC, or the DPC works on the bytes. */
+static BOOLEAN ForgetCancelledIn(const void *Bytes, SIZE_T Size) {
+    UINT At;
+    for (At = 0; At < CANCELLED_MAX; At++) {
+        PKDPC Dpc = g_Cancelled[At];
+        if (Dpc != NULL && ((ULONG_PTR)Dpc - (ULONG_PTR)Bytes < Size || (ULONG_PTR)Dpc->DeferredContext - (ULONG_PTR)Bytes < Size)) {
+            g_Cancelled[At] = NULL;
+            return TRUE;
+        }
+    }
+    return FALSE;
 }
 
 const char *VidmmForgetDeferred(const void *Bytes, SIZE_T Size) {
@@ -423,5 +468,5 @@ const char *VidmmForgetDeferred(const void *Bytes, SIZE_T Size) {
         UnlinkDpcLocked(CONTAINING_RECORD(Dpc, KDPC, DpcListEntry));
         return "DPC that is queued";
     }
-    return NULL;
+    return ForgetCancelledIn(Bytes, Size) ? "DPC of a cancelled timer, which may still run without KeFlushQueuedDpcs," : NULL;
 }

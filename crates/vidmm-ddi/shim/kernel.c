@@ -82,17 +82,21 @@ static BOOLEAN SayGuarded(const BYTE *Address, const char *Library, SIZE_T Offse
     return FALSE;
 }
 
+static const VOID *InstructionOf(const VOID *Context) {
+#if defined(__x86_64__) && defined(REG_RIP)
+    return (const VOID *)((const ucontext_t *)Context)->uc_mcontext.gregs[REG_RIP];
+#else
+    (void)Context;
+    return NULL;
+#endif
+}
+
 /* Where an instruction is, in its library: no address of the process. */
 static void SayPlace(const siginfo_t *Info, const VOID *Context) {
-    const VOID *Instruction = NULL;
+    const VOID *Instruction = InstructionOf(Context);
     const char *Name;
     SIZE_T Offset;
     Dl_info Library;
-#if defined(__x86_64__) && defined(REG_RIP)
-    Instruction = (const VOID *)((const ucontext_t *)Context)->uc_mcontext.gregs[REG_RIP];
-#else
-    (void)Context;
-#endif
     if (Instruction == NULL || !dladdr(Instruction, &Library) || Library.dli_fname == NULL) {
         VidmmSayLastWords("an instruction outside of any library");
         return;
@@ -100,12 +104,55 @@ static void SayPlace(const siginfo_t *Info, const VOID *Context) {
     Name = strrchr(Library.dli_fname, '/');
     Name = Name != NULL ? Name + 1 : Library.dli_fname;
     Offset = (SIZE_T)((ULONG_PTR)Instruction - (ULONG_PTR)Library.dli_fbase);
-    if (!SayGuarded((const BYTE *)Info->si_addr, Name, Offset)) {
+    if (VidmmHasVanished(Info->si_addr)) {
+        VidmmSayLastWords("%s+%#zx reads memory of the user that has vanished, without __try (DRV-12)", Name, Offset);
+    } else if (!SayGuarded((const BYTE *)Info->si_addr, Name, Offset)) {
         VidmmSayLastWords("%s+%#zx%s", Name, Offset, (ULONG_PTR)Info->si_addr < 0x10000 ? " through a null pointer" : "");
     }
 }
 
+/* Where the instruction of a fault is: no address of the process. */
+static void TellPlace(const VOID *Context, char *Text, SIZE_T Size) {
+    Dl_info Library;
+    const VOID *Instruction = InstructionOf(Context);
+    const char *Name;
+    if (Instruction == NULL || !dladdr(Instruction, &Library) || Library.dli_fname == NULL) {
+        snprintf(Text, Size, "an instruction outside of any library");
+        return;
+    }
+    Name = strrchr(Library.dli_fname, '/');
+    snprintf(Text, Size, "%s+%#zx", Name != NULL ? Name + 1 : Library.dli_fname,
+             (SIZE_T)((ULONG_PTR)Instruction - (ULONG_PTR)Library.dli_fbase));
+}
+
+/* Pageable pool comes back. The level is that of the thread that has accessed it. */
+static BOOLEAN PageIn(const siginfo_t *Info, const VOID *Context) {
+    char Place[128];
+    if (!VidmmPageIn(Info->si_addr)) {
+        return FALSE;
+    }
+    if (g_VidmmIrql >= DISPATCH_LEVEL) {
+        TellPlace(Context, Place, sizeof(Place));
+        VidmmReport("SHIM-IRQL", "pageable pool is accessed at DISPATCH_LEVEL or above, by %s (DRV-15)", Place);
+    }
+    return TRUE;
+}
+
+/* An MDL whose packet has ended comes back. */
+static BOOLEAN ShowMdl(const siginfo_t *Info, const VOID *Context) {
+    char Place[128];
+    if (!VidmmShowMdlMemory(Info->si_addr)) {
+        return FALSE;
+    }
+    TellPlace(Context, Place, sizeof(Place));
+    VidmmReport("SHIM-MDL", "%s accesses the MDL of an operation whose packet has ended (lifetime assumed, DRV-03)", Place);
+    return TRUE;
+}
+
 static void OnFault(int Signal, siginfo_t *Info, VOID *Context) {
+    if (PageIn(Info, Context) || ShowMdl(Info, Context)) {
+        return;
+    }
     if (g_Frame == NULL) {
         /* No frame of the driver: the access comes again, and is a crash. */
         SayPlace(Info, Context);

@@ -1,8 +1,11 @@
 /*
  * Levels of interrupts, lists, locks, events, and waits.
  */
+/* For dladdr. */
+#define _GNU_SOURCE
 #include "shim.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
 #include <time.h>
@@ -31,6 +34,9 @@ VOID KeRaiseIrql(KIRQL NewIrql, PKIRQL OldIrql) {
     VidmmCheckIrql("KeRaiseIrql", NewIrql);
     *OldIrql = g_VidmmIrql;
     g_VidmmIrql = NewIrql;
+    if (NewIrql >= DISPATCH_LEVEL) {
+        VidmmTrim();
+    }
 }
 
 VOID KeLowerIrql(KIRQL NewIrql) {
@@ -48,12 +54,14 @@ VOID VidmmCheckListEntry(const LIST_ENTRY *Entry) {
 
 /* ---- Locks ---- */
 
-static void Acquire(const char *Kind, ULONG_PTR *Owner);
+static void Acquire(const char *Kind, ULONG_PTR *Owner, const VOID *Caller);
 static void Release(const char *Kind, ULONG_PTR *Owner);
+
+#define CALLER __builtin_return_address(0)
 
 PLIST_ENTRY ExInterlockedInsertTailList(PLIST_ENTRY Head, PLIST_ENTRY Entry, PKSPIN_LOCK Lock) {
     PLIST_ENTRY Last;
-    Acquire("spin lock", Lock);
+    Acquire("spin lock", Lock, CALLER);
     Last = IsListEmpty(Head) ? NULL : Head->Blink;
     InsertTailList(Head, Entry);
     Release("spin lock", Lock);
@@ -62,7 +70,7 @@ PLIST_ENTRY ExInterlockedInsertTailList(PLIST_ENTRY Head, PLIST_ENTRY Entry, PKS
 
 PLIST_ENTRY ExInterlockedInsertHeadList(PLIST_ENTRY Head, PLIST_ENTRY Entry, PKSPIN_LOCK Lock) {
     PLIST_ENTRY First;
-    Acquire("spin lock", Lock);
+    Acquire("spin lock", Lock, CALLER);
     First = IsListEmpty(Head) ? NULL : Head->Flink;
     InsertHeadList(Head, Entry);
     Release("spin lock", Lock);
@@ -71,7 +79,7 @@ PLIST_ENTRY ExInterlockedInsertHeadList(PLIST_ENTRY Head, PLIST_ENTRY Entry, PKS
 
 PLIST_ENTRY ExInterlockedRemoveHeadList(PLIST_ENTRY Head, PKSPIN_LOCK Lock) {
     PLIST_ENTRY First;
-    Acquire("spin lock", Lock);
+    Acquire("spin lock", Lock, CALLER);
     First = IsListEmpty(Head) ? NULL : RemoveHeadList(Head);
     Release("spin lock", Lock);
     return First;
@@ -93,9 +101,47 @@ static ULONG_PTR ThisThread(void) {
 /* A lock that is held for so many turns is the lock of a thread that waits. */
 #define MOST_TURNS 100000
 
-static void Acquire(const char *Kind, ULONG_PTR *Owner) {
+#define HELD_MAX 8
+
+/* The locks that are held, and where another process sees the places of their acquisitions. */
+static const ULONG_PTR *g_Held[HELD_MAX];
+static UINT64 *g_HeldPlaces;
+static UINT g_HeldCount;
+static ULONG_PTR g_Library;
+
+void VidmmSetHeldLocks(UINT64 *Places, UINT Count) {
+    Dl_info Library;
+    g_HeldPlaces = Places;
+    g_HeldCount = min(Count, HELD_MAX);
+    g_Library = dladdr((const VOID *)(ULONG_PTR)VidmmSetHeldLocks, &Library) ? (ULONG_PTR)Library.dli_fbase : 0;
+}
+
+static void NoteHeld(const ULONG_PTR *Owner, UINT64 Kind, const VOID *Caller) {
+    UINT At;
+    for (At = 0; At < g_HeldCount; At++) {
+        const ULONG_PTR *None = NULL;
+        if (__atomic_compare_exchange_n(&g_Held[At], &None, Owner, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+            g_HeldPlaces[At] = Kind << 48 | (((ULONG_PTR)Caller - g_Library) & 0xFFFFFFFFFFFFull);
+            return;
+        }
+    }
+}
+
+static void NoteReleased(const ULONG_PTR *Owner) {
+    UINT At;
+    for (At = 0; At < g_HeldCount; At++) {
+        if (__atomic_load_n(&g_Held[At], __ATOMIC_RELAXED) == Owner) {
+            g_HeldPlaces[At] = 0;
+            __atomic_store_n(&g_Held[At], NULL, __ATOMIC_RELEASE);
+            return;
+        }
+    }
+}
+
+static void Acquire(const char *Kind, ULONG_PTR *Owner, const VOID *Caller) {
     ULONG_PTR Me = ThisThread(), Holder = 0;
     UINT Turns = 0;
+    VidmmCheckNotPaged(Kind, Owner);
     VidmmYield();
     g_VidmmLocksHeld++;
     while (!__atomic_compare_exchange_n(Owner, &Holder, Me, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
@@ -111,9 +157,11 @@ static void Acquire(const char *Kind, ULONG_PTR *Owner) {
             sched_yield();
         }
     }
+    NoteHeld(Owner, *Kind == 's' ? 1 : 2, Caller);
 }
 
 static void Release(const char *Kind, ULONG_PTR *Owner) {
+    NoteReleased(Owner);
     if (__atomic_exchange_n(Owner, 0, __ATOMIC_RELEASE) != 0) {
         g_VidmmLocksHeld--;
     } else {
@@ -123,11 +171,12 @@ static void Release(const char *Kind, ULONG_PTR *Owner) {
 }
 
 VOID KeInitializeSpinLock(PKSPIN_LOCK SpinLock) {
+    VidmmCheckNotPaged("spin lock", SpinLock);
     *SpinLock = 0;
 }
 
 VOID KeAcquireSpinLockAtDpcLevel(PKSPIN_LOCK SpinLock) {
-    Acquire("spin lock", SpinLock);
+    Acquire("spin lock", SpinLock, CALLER);
 }
 
 VOID KeReleaseSpinLockFromDpcLevel(PKSPIN_LOCK SpinLock) {
@@ -138,7 +187,8 @@ VOID KeAcquireSpinLock(PKSPIN_LOCK SpinLock, PKIRQL OldIrql) {
     VidmmCheckIrql("KeAcquireSpinLock", DISPATCH_LEVEL);
     *OldIrql = g_VidmmIrql;
     g_VidmmIrql = DISPATCH_LEVEL;
-    KeAcquireSpinLockAtDpcLevel(SpinLock);
+    Acquire("spin lock", SpinLock, CALLER);
+    VidmmTrim();
 }
 
 VOID KeReleaseSpinLock(PKSPIN_LOCK SpinLock, KIRQL NewIrql) {
@@ -147,12 +197,13 @@ VOID KeReleaseSpinLock(PKSPIN_LOCK SpinLock, KIRQL NewIrql) {
 }
 
 VOID ExInitializeFastMutex(PFAST_MUTEX FastMutex) {
+    VidmmCheckNotPaged("fast mutex", FastMutex);
     FastMutex->Owner = 0;
 }
 
 VOID ExAcquireFastMutex(PFAST_MUTEX FastMutex) {
     VidmmCheckIrql("ExAcquireFastMutex", APC_LEVEL);
-    Acquire("fast mutex", &FastMutex->Owner);
+    Acquire("fast mutex", &FastMutex->Owner, CALLER);
 }
 
 VOID ExReleaseFastMutex(PFAST_MUTEX FastMutex) {
@@ -162,6 +213,7 @@ VOID ExReleaseFastMutex(PFAST_MUTEX FastMutex) {
 /* ---- Events ---- */
 
 VOID KeInitializeEvent(PKEVENT Event, EVENT_TYPE Type, BOOLEAN State) {
+    VidmmCheckNotPaged("event", Event);
     Event->Type = Type;
     Event->Signaled = State;
 }
@@ -273,6 +325,7 @@ static NTSTATUS Wait(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType, PLARGE_IN
     Until = Units < UINT64_MAX - Begun ? Begun + Units : UINT64_MAX;
     if (Units != 0) {
         VidmmCheckIrql("KeWaitForSingleObject", APC_LEVEL);
+        VidmmForgetCancelled();
     }
     if (VidmmTakesTurns()) {
         return VidmmWaitInTurn(Count, Objects, WaitType, Units == 0 ? 0 : Until);

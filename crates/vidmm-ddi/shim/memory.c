@@ -17,6 +17,8 @@ typedef struct _PIECE {
     BYTE *Bytes;
     SIZE_T Size;
     UINT64 Address;
+    UINT64 Number;
+    const char *Call;
 } PIECE;
 
 /* A mapping of an MDL, and the bytes of the pages at the last comparison. */
@@ -99,6 +101,8 @@ PVOID MmAllocateContiguousMemorySpecifyCache(SIZE_T NumberOfBytes, PHYSICAL_ADDR
             Piece = NULL;
         } else {
             *Next = Piece->Address + Pages;
+            Piece->Number = g_VidmmCounts.Allocations;
+            Piece->Call = VidmmCall();
             Piece->Next = g_Contiguous;
             g_Contiguous = Piece;
             g_VidmmCounts.PoolBlocks++;
@@ -107,6 +111,15 @@ PVOID MmAllocateContiguousMemorySpecifyCache(SIZE_T NumberOfBytes, PHYSICAL_ADDR
     }
     Unlock();
     return Piece != NULL ? Piece->Bytes : NULL;
+}
+
+void VidmmAddContiguousLeaksLocked(UINT64 After) {
+    const PIECE *Piece;
+    for (Piece = g_Contiguous; Piece != NULL; Piece = Piece->Next) {
+        if (Piece->Number > After) {
+            VidmmAddLeakLocked(Piece->Number, Piece->Size, 0, Piece->Call);
+        }
+    }
 }
 
 PVOID MmAllocateContiguousMemory(SIZE_T NumberOfBytes, PHYSICAL_ADDRESS HighestAcceptableAddress) {

@@ -27,7 +27,9 @@ BOOLEAN VidmmIsRacing(void) {
     return g_IsRacing;
 }
 
-void VidmmSetMachine(UINT64 Seed, UINT64 HighestAddress, BOOLEAN IsRacing) {
+void VidmmSetMachine(UINT64 Seed, UINT64 HighestAddress, BOOLEAN IsRacing, UINT Drawn) {
+    VidmmSetMeasures((Drawn & VIDMM_DRAWN_STACK) != 0);
+    VidmmSetTrims((Drawn & VIDMM_DRAWN_TRIM) != 0);
     pthread_mutex_lock(&g_VidmmLock);
     VidmmSetHighestAddressLocked(HighestAddress);
     g_Seed = Seed;
@@ -62,11 +64,13 @@ static VIDMM_TASK *DrawReadyLocked(const VIDMM_TASK *Not) {
 /* Gives the turn away, and waits until the turn comes back. */
 static void SwitchLocked(VIDMM_TASK *To) {
     VIDMM_TASK *Self = Me();
+    VidmmPauseStack();
     g_Turn = To;
     pthread_cond_broadcast(&g_Switched);
     while (g_Turn != Self) {
         pthread_cond_wait(&g_Switched, &g_VidmmLock);
     }
+    VidmmResumeStack();
 }
 
 void VidmmYield(void) {

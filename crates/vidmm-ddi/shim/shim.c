@@ -18,12 +18,14 @@ VIDMM_SHIM_COUNTS g_VidmmCounts;
 void VidmmReport(const char *Rule, const char *Format, ...) {
     char Message[256];
     va_list Arguments;
+    VidmmPauseStack();
     va_start(Arguments, Format);
     vsnprintf(Message, sizeof(Message), Format, Arguments);
     va_end(Arguments);
     if (g_VidmmHost != NULL) {
         g_VidmmHost->Report(Rule, Message);
     }
+    VidmmResumeStack();
 }
 
 /* ---- Messages ---- */
@@ -143,17 +145,70 @@ static void GetCounts(VIDMM_SHIM_COUNTS *Counts) {
     Counts->LocksHeld = g_VidmmLocksHeld;
 }
 
-static void BeginCall(KIRQL Irql) {
+#define CALLS_MAX 8
+
+/* The functions of the driver that run, the outermost first. One thread calls the driver. */
+static const char *g_Calls[CALLS_MAX];
+static UINT g_CallCount;
+
+const char *VidmmCall(void) {
+    if (VidmmIsOwnThread()) {
+        return "a thread of the driver";
+    }
+    return g_CallCount > 0 ? g_Calls[min(g_CallCount, CALLS_MAX) - 1] : "DriverEntry";
+}
+
+static void BeginCall(KIRQL Irql, const char *Name) {
     g_VidmmIrql = Irql;
+    if (Name != NULL && g_CallCount++ < CALLS_MAX) {
+        g_Calls[g_CallCount - 1] = Name;
+    }
+    if (Name != NULL && g_CallCount == 1) {
+        /* The model of the GPU and the user-mode driver are no part of the driver. */
+        if (strncmp(Name, "DxgkDdi", 7) == 0) {
+            VidmmBeginStack(__builtin_frame_address(0));
+        }
+    } else if (Name != NULL) {
+        VidmmPauseStack();
+    }
+    if (Irql >= DISPATCH_LEVEL) {
+        VidmmTrim();
+    }
     VidmmCompareMappings();
+}
+
+static UINT64 g_DeepestBytes;
+static const char *g_DeepestName;
+
+static UINT64 TakeDeepest(const char **Name) {
+    UINT64 Bytes = g_DeepestBytes;
+    *Name = g_DeepestName;
+    g_DeepestBytes = 0;
+    return Bytes;
+}
+
+static void EndCall(BOOLEAN IsOutermost) {
+    if (IsOutermost) {
+        UINT64 Bytes = VidmmEndStack();
+        if (Bytes > g_DeepestBytes) {
+            g_DeepestBytes = Bytes;
+            g_DeepestName = g_Calls[0];
+        }
+    } else {
+        VidmmResumeStack();
+    }
+    VidmmEndCall(IsOutermost);
+    g_CallCount = IsOutermost ? 0 : g_CallCount - (g_CallCount > 0);
 }
 
 EXPORT const VIDMM_SHIM *VidmmConnect(const VIDMM_HOST *Host) {
     static const VIDMM_SHIM Shim = {VIDMM_HOST_VERSION, GetCounts,             VidmmCheckPool,   VidmmFailAt,
-                                    BeginCall,          VidmmEndCall,          VidmmSetTime,     KeGetCurrentIrql,
+                                    BeginCall,          EndCall,               VidmmSetTime,     KeGetCurrentIrql,
                                     VidmmForget,        VidmmSetRegistryValue, VidmmRetireMdl,   VidmmResources,
-                                    VidmmMapRegisters,  VidmmSetMachine,       SetLastWords,     VidmmStepThreads,
-                                    VidmmGuardedCopy};
+                                    VidmmMapRegisters,  VidmmSetMachine,       SetLastWords,     VidmmSetHeldLocks,
+                                    VidmmReportLeaks,   VidmmStepThreads,
+                                    VidmmGuardedCopy,   VidmmPauseInCallbacks, TakeDeepest,      VidmmVanishedCopy,
+                                    VidmmNewMdlMemory,  VidmmHideMdlMemory,    VidmmFreeMdlMemory};
     if (Host->Version != VIDMM_HOST_VERSION) {
         return NULL;
     }

@@ -23,12 +23,67 @@ void VidmmReport(const char *Rule, const char *Format, ...) __attribute__((forma
 /* Reports a function that is called above its highest level of interrupts. */
 void VidmmCheckIrql(const char *Function, KIRQL Highest);
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define VIDMM_IS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define VIDMM_IS_SANITIZED 1
+#endif
+#endif
+#ifndef VIDMM_IS_SANITIZED
+#define VIDMM_IS_SANITIZED 0
+#endif
+
 /* ---- Pool ---- */
 
 void VidmmCheckPool(void);
 void VidmmFailAt(UINT64 Number);
+/* The function of the driver that runs, for what is left over. */
+const char *VidmmCall(void);
+/* Reports what was allocated behind so many allocations, and is left. */
+void VidmmReportLeaks(UINT64 After);
+/* With the lock held: a block, or contiguous memory without a tag, is left. */
+void VidmmAddLeakLocked(UINT64 Number, SIZE_T Size, ULONG Tag, const char *Call);
+void VidmmAddContiguousLeaksLocked(UINT64 After);
+
+/* ---- Pageable pool ---- */
+
+void VidmmSetTrims(BOOLEAN Trims);
+/* Memory of whole pages, for ever; NULL without. */
+BYTE *VidmmNewPagedLocked(SIZE_T Size);
+BOOLEAN VidmmIsPaged(const VOID *Address);
+/* The level rises to DISPATCH_LEVEL or above. */
+void VidmmTrim(void);
+/* Pages in. FALSE if the address is not in pageable pool. */
+BOOLEAN VidmmPageIn(const VOID *Address);
+void VidmmCheckNotPaged(const char *Kind, const VOID *Object);
 /* With the lock held: an allocation of anything is asked for, and counted. Whether it is to fail. */
 BOOLEAN VidmmFailsLocked(void);
+
+/* ---- Stack ---- */
+
+void VidmmSetMeasures(BOOLEAN Measures);
+/* A call of the driver begins below this frame. */
+void VidmmBeginStack(VOID *Frame);
+/* The bytes that the driver has taken; 0 if none are measured. */
+UINT64 VidmmEndStack(void);
+/* What runs until the resumption is not the driver, or has a stack of its own. */
+void VidmmPauseStack(void);
+void VidmmResumeStack(void);
+void VidmmPauseInCallbacks(DXGKRNL_INTERFACE *Interface);
+
+/* ---- MDLs of operations ---- */
+
+VOID *VidmmNewMdlMemory(SIZE_T Size);
+void VidmmHideMdlMemory(VOID *Address);
+/* Lets accesses pass again. FALSE if the address is in no MDL whose packet has ended. */
+BOOLEAN VidmmShowMdlMemory(const VOID *Address);
+void VidmmFreeMdlMemory(void);
+
+/* ---- Memory of users ---- */
+
+VOID *VidmmVanishedCopy(UINT Number, const VOID *Bytes, SIZE_T Size);
+BOOLEAN VidmmHasVanished(const VOID *Address);
 
 /* ---- Memory ---- */
 
@@ -58,7 +113,7 @@ typedef struct _VIDMM_TASK {
 /* Whether the driver has threads that run in turn with the caller. */
 BOOLEAN VidmmTakesTurns(void);
 BOOLEAN VidmmIsRacing(void);
-void VidmmSetMachine(UINT64 Seed, UINT64 HighestAddress, BOOLEAN IsRacing);
+void VidmmSetMachine(UINT64 Seed, UINT64 HighestAddress, BOOLEAN IsRacing, UINT Drawn);
 void VidmmSetHighestAddressLocked(UINT64 HighestAddress);
 /* Says why the process ends. */
 void VidmmSayLastWords(const char *Format, ...) __attribute__((format(printf, 1, 2)));
@@ -117,6 +172,10 @@ BOOLEAN VidmmRunOne(void);
 BOOLEAN VidmmFireTimer(UINT64 Within);
 /* Forgets all that is deferred. */
 void VidmmForget(void);
+/* The driver waits: DPCs of cancelled timers have run by then. */
+void VidmmForgetCancelled(void);
+/* Where the locks stand that are held. */
+void VidmmSetHeldLocks(UINT64 *Places, UINT Count);
 /* With the lock held: what is deferred in these bytes is forgotten. Its kind; NULL if there is nothing. */
 const char *VidmmForgetDeferred(const void *Bytes, SIZE_T Size);
 

@@ -54,6 +54,7 @@ static void *RunThread(void *Argument) {
 NTSTATUS PsCreateSystemThread(PHANDLE ThreadHandle, ULONG DesiredAccess, POBJECT_ATTRIBUTES ObjectAttributes, HANDLE ProcessHandle,
                               PVOID ClientId, PKSTART_ROUTINE StartRoutine, PVOID StartContext) {
     pthread_t Thread;
+    int Failed;
     VIDMM_OBJECT *Object = VidmmNewObject(VidmmThread);
     (void)DesiredAccess;
     (void)ObjectAttributes;
@@ -70,7 +71,10 @@ NTSTATUS PsCreateSystemThread(PHANDLE ThreadHandle, ULONG DesiredAccess, POBJECT
     g_VidmmCounts.Threads++;
     VidmmAddTaskLocked(&Object->Task);
     pthread_mutex_unlock(&g_VidmmLock);
-    if (pthread_create(&Thread, NULL, RunThread, Object) != 0) {
+    VidmmPauseStack();
+    Failed = pthread_create(&Thread, NULL, RunThread, Object);
+    VidmmResumeStack();
+    if (Failed != 0) {
         pthread_mutex_lock(&g_VidmmLock);
         g_VidmmCounts.Threads--;
         g_VidmmCounts.OpenHandles--;

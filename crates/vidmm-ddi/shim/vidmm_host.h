@@ -7,7 +7,7 @@
 #include "dispmprt.h"
 #include "vidmm_test.h"
 
-#define VIDMM_HOST_VERSION 7
+#define VIDMM_HOST_VERSION 8
 
 /* vidmm's functions. */
 typedef struct _VIDMM_HOST {
@@ -42,6 +42,10 @@ typedef struct _VIDMM_SHIM_COUNTS {
     UINT64 Timers;          /* that are set, now */
 } VIDMM_SHIM_COUNTS;
 
+/* What is drawn in a share of the checks. */
+#define VIDMM_DRAWN_TRIM 1u  /* pageable pool is paged out at each rise to DISPATCH_LEVEL */
+#define VIDMM_DRAWN_STACK 2u /* the driver's stack is measured */
+
 /* The shim's functions. */
 typedef struct _VIDMM_SHIM {
     UINT Version;
@@ -50,8 +54,8 @@ typedef struct _VIDMM_SHIM {
     VOID (*CheckPool)(VOID);
     /* Lets the n-th allocation from now on fail; 0: none. */
     VOID (*FailAt)(UINT64 Number);
-    /* A call of the driver begins at a level of interrupts. */
-    VOID (*BeginCall)(KIRQL Irql);
+    /* A call of the driver begins at a level of interrupts: its name; NULL for a part of a call, which has no end of its own. */
+    VOID (*BeginCall)(KIRQL Irql, const char *Name);
     /* It has returned: DPCs run, and behind the outermost call work items too. */
     VOID (*EndCall)(BOOLEAN IsOutermost);
     /* So many nanoseconds have passed in the world: timers fire. */
@@ -68,14 +72,30 @@ typedef struct _VIDMM_SHIM {
     /* The registers at a physical address; NULL without memory. */
     VOID *(*MapRegisters)(UINT64 Address, SIZE_T Size);
     /* The seed of the turns of threads, the highest address of the machine's memory; without turns the threads race. */
-    VOID (*SetMachine)(UINT64 Seed, UINT64 HighestAddress, BOOLEAN IsRacing);
+    VOID (*SetMachine)(UINT64 Seed, UINT64 HighestAddress, BOOLEAN IsRacing, UINT Drawn);
     /* Where the shim writes why the process ends. */
     VOID (*SetLastWords)(char *Buffer, SIZE_T Size);
+    /* Where the shim writes which locks are held: each a kind, from 1, in the high 16 bits, and the place of the acquisition in the
+     * library; 0 is none. */
+    VOID (*SetHeldLocks)(UINT64 *Places, UINT Count);
+    /* Reports pool that was allocated behind so many allocations, and is left. */
+    VOID (*ReportLeaks)(UINT64 After);
     /* The driver's threads go on, if need be by a wait that ends within so many nanoseconds. FALSE if nothing has run. */
     BOOLEAN (*StepThreads)(UINT64 Nanoseconds);
     /* A copy of a struct between two pages without access: at the end of its memory, or at the beginning. NULL without memory.
      * Number 0 is DXGKRNL_INTERFACE, and 1 is DXGK_START_INFO. The copy lives until the next call with the same number. */
     VOID *(*GuardedCopy)(UINT Number, const VOID *Object, SIZE_T Size, BOOLEAN IsAtEnd);
+    /* Callbacks of this table take no stack of the driver, if that is measured. */
+    VOID (*PauseInCallbacks)(DXGKRNL_INTERFACE *Interface);
+    /* The bytes of stack that the deepest call since the last one has taken, and its name; 0 if none was measured. */
+    UINT64 (*TakeDeepest)(const char **Name);
+    /* A copy that no access reaches: 0 of commands, 1 of a list. NULL without memory. It lives until the next call with the number. */
+    VOID *(*VanishedCopy)(UINT Number, const VOID *Bytes, SIZE_T Size);
+    /* Memory for the MDL of one operation; NULL without. Behind the operation's end it is hidden, and an access is reported. All is
+     * freed with the adapter. */
+    VOID *(*NewMdlMemory)(SIZE_T Size);
+    VOID (*HideMdlMemory)(VOID *Address);
+    VOID (*FreeMdlMemory)(VOID);
 } VIDMM_SHIM;
 
 EXTERN_C_START

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CStr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::mdls::Mdls;
 use crate::memory::{Memory, PageNumbers, set_page_numbers};
 use crate::numbers::{Fences, Numbers};
 use crate::progress::{Entry, Progress};
-use crate::reports::report;
+use crate::reports::{note_deepest, remark, report};
 use crate::targets::Targets;
 
 /// The levels at which Windows calls a driver (ABI-04).
@@ -161,6 +162,8 @@ pub(crate) struct Adapter {
     counts_before: VIDMM_SHIM_COUNTS,
     /// The driver's threads race, and a run may not repeat.
     is_racing: bool,
+    /// Memory of users vanishes in calls of Render (DRV-12): drawn for one seed of eight.
+    pub user_memory_vanishes: bool,
 }
 
 /// So often a wait of the driver's threads ends by time, before vidmm gives up the report.
@@ -168,6 +171,15 @@ const TURNS_MAX: u32 = 1000;
 
 /// A thread of the driver's releases data in this time.
 const RELEASE_IN: Duration = Duration::from_secs(1);
+
+/// The oddities of an adapter, each in one seed of eight.
+fn drawn(seed: u64) -> u32 {
+    match seed % 8 {
+        3 => VIDMM_DRAWN_TRIM,
+        1 => VIDMM_DRAWN_STACK,
+        _ => 0,
+    }
+}
 
 thread_local! {
     /// The adapters of this thread: a device handle is the address of one.
@@ -216,7 +228,7 @@ impl Adapter {
         let pages = PageNumbers::new(&Dice::new(seed), address_bits);
         set_page_numbers(pages);
         // SAFETY: the function takes numbers, and no thread of the driver's runs between two adapters.
-        unsafe { (driver.shim().SetMachine)(seed, pages.highest_address(), is_racing.into()) };
+        unsafe { (driver.shim().SetMachine)(seed, pages.highest_address(), is_racing.into(), drawn(seed)) };
         let dice = Dice::new(!seed);
         let fences = if fences_wrap { Fences::wrapping(&dice) } else { Fences::new(&dice) };
         let adapter = Rc::new(Self {
@@ -224,7 +236,7 @@ impl Adapter {
             context: Cell::new(std::ptr::null_mut()),
             memory: RefCell::new(None),
             dma: DmaBuffers::new(Dice::new(seed)),
-            mdls: Mdls::default(),
+            mdls: Mdls::new(seed % 8 == 6),
             processes: Numbers::default(),
             contexts: Numbers::default(),
             allocations: Numbers::default(),
@@ -254,6 +266,7 @@ impl Adapter {
             time: Cell::new(Nanoseconds::MAX),
             counts_before,
             is_racing,
+            user_memory_vanishes: seed % 8 == 2,
         });
         adapter.set_time(0);
         ADAPTERS.with_borrow_mut(|adapters| adapters.insert(Rc::as_ptr(&adapter).addr()));
@@ -276,6 +289,8 @@ impl Adapter {
         let is_at_end = seed % 2 == 0;
         let interface = adapter.guarded(0, &mut interface, is_at_end);
         let info = adapter.guarded(1, &mut info, !is_at_end);
+        // SAFETY: the table is whole, and no other has it.
+        unsafe { (adapter.driver.shim().PauseInCallbacks)(interface) };
         // SAFETY: all pointers are to whole structs that live for the call; the driver copies the interface.
         let status = adapter.call(Entry::DxgkDdiStartDevice, PASSIVE_LEVEL, || unsafe {
             start(context, info, interface, &mut sources, &mut children)
@@ -335,8 +350,8 @@ impl Adapter {
     pub fn call<T>(&self, entry: Entry, irql: u8, call: impl FnOnce() -> T) -> T {
         let shim = self.driver.shim();
         let before = self.progress().enter(entry);
-        // SAFETY: the function takes a number.
-        unsafe { (shim.BeginCall)(irql) };
+        // SAFETY: the function takes a number, and a static text.
+        unsafe { (shim.BeginCall)(irql, entry.c_name()) };
         let result = call();
         // SAFETY: as above; it calls routines that the driver has queued with their own contexts.
         unsafe { (shim.EndCall)((before == 0).into()) };
@@ -475,6 +490,28 @@ impl Adapter {
         }
     }
 
+    /// Looks at the stack of the deepest call (DRV-14): the figures are ours.
+    fn judge_stack(&self) {
+        let mut name = std::ptr::null();
+        // SAFETY: the function writes the name of a call, which is static.
+        let bytes = unsafe { (self.driver.shim().TakeDeepest)(&mut name) };
+        if bytes == 0 || name.is_null() {
+            return;
+        }
+        // SAFETY: not null, and a text with an end.
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        match bytes >> 10 {
+            24.. => report(
+                "STACK",
+                format!("{name} takes {} KiB of stack: over 24 KiB, our figure (DRV-14)", bytes.div_ceil(1 << 10)),
+            ),
+            // Remarks with the same words are one.
+            12.. => remark("STACK", format!("{name} takes over 12 KiB of stack, our figure (DRV-14)")),
+            _ => {}
+        }
+        note_deepest(&name, bytes);
+    }
+
     /// Lists of pages of ended packets lead nowhere from now on.
     pub fn retire_mdls(&self) {
         self.mdls.retire(&self.driver, self.dma.take_retired());
@@ -512,13 +549,13 @@ impl Drop for Adapter {
                 self.call(Entry::DxgkDdiRemoveDevice, PASSIVE_LEVEL, || unsafe { remove(handle) });
             }
         }
+        self.judge_stack();
         // SAFETY: the function has no arguments.
         unsafe { (self.driver.shim().CheckPool)() };
         let (before, after) = (self.counts_before, self.driver.counts());
         if after.PoolBlocks > before.PoolBlocks {
-            let (blocks, bytes) =
-                (after.PoolBlocks - before.PoolBlocks, after.PoolBytes.wrapping_sub(before.PoolBytes));
-            report("SHIM-POOL-LEAK", format!("{blocks} pool blocks of {bytes} bytes are left after RemoveDevice"));
+            // SAFETY: the function takes a number.
+            unsafe { (self.driver.shim().ReportLeaks)(before.Allocations) };
         }
         if after.OpenHandles > before.OpenHandles {
             let handles = after.OpenHandles - before.OpenHandles;
@@ -531,6 +568,8 @@ impl Drop for Adapter {
         if after.Timers > 0 {
             report("SHIM-DEFERRED", format!("timers that are set after RemoveDevice: {}", after.Timers));
         }
+        // SAFETY: the function has no arguments, and the driver has no operation any more.
+        unsafe { (self.driver.shim().FreeMdlMemory)() };
         // SAFETY: the function has no arguments. What is left would run in a world in which its adapter is not there.
         unsafe { (self.driver.shim().Forget)() };
         if after.Threads > 0 {

@@ -330,12 +330,12 @@ unsafe extern "C" fn synchronize_execution(
         report("SHIM-IRQL", "DxgkCbSynchronizeExecution is called above DISPATCH_LEVEL (DRV-09)");
     }
     let returned = inbox::synchronized(|| {
-        // SAFETY: the function takes a number.
-        unsafe { begin(DEVICE_LEVEL) };
+        // SAFETY: the function takes a number, and a name or null.
+        unsafe { begin(DEVICE_LEVEL, std::ptr::null()) };
         // SAFETY: the driver asks for its own function to be called with its own context.
         let returned = unsafe { routine(context) };
         // SAFETY: as above.
-        unsafe { begin(before) };
+        unsafe { begin(before, std::ptr::null()) };
         returned
     });
     if !result.is_null() {

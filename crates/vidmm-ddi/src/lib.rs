@@ -12,6 +12,7 @@
 mod abi;
 mod reports;
 mod progress;
+pub mod processes;
 mod loaded;
 mod library;
 mod memory;
@@ -51,7 +52,7 @@ pub use library::{Driver, LoadError};
 pub use machines::DriverMachines;
 pub use policy::{LoadPolicyError, load_policy};
 pub use progress::{OPERATIONS, Progress, Running};
-pub use reports::{Report, ReportKind, take_reports};
+pub use reports::{Report, ReportKind, take_deepest, take_reports};
 
 #[cfg(test)]
 mod layout;

@@ -75,8 +75,11 @@ impl Driver {
         type Connect = unsafe extern "C" fn(*const VIDMM_HOST) -> *const VIDMM_SHIM;
         type GetTestInterface = unsafe extern "C" fn() -> *const VIDMM_TEST_INTERFACE;
         type DriverEntry = unsafe extern "C" fn(HANDLE, HANDLE) -> NTSTATUS;
+        let before = progress.enter(Entry::LibraryInitialisation);
         // SAFETY: opening runs the library's constructors; a user who names a driver asks for that.
-        let library = unsafe { Library::new(name) }.map_err(LoadError::Open)?;
+        let library = unsafe { Library::new(name) };
+        progress.leave(before);
+        let library = library.map_err(LoadError::Open)?;
         // SAFETY: the headers declare the function so.
         let connect = unsafe { library.get::<Connect>(b"VidmmConnect\0") };
         let connect = connect.map_err(|_| LoadError::NoFunction("VidmmConnect", "link shim/shim.c into it"))?;
@@ -97,6 +100,9 @@ impl Driver {
         let (last_words, size) = progress.last_words_buffer();
         // SAFETY: the shim's table is static in the library; the buffer lives as long as the driver, which keeps the progress.
         unsafe { ((*shim).SetLastWords)(last_words.cast(), size) };
+        let (held, count) = progress.held_locks_buffer();
+        // SAFETY: as above.
+        unsafe { ((*shim).SetHeldLocks)(held, count as u32) };
         for (name, value) in registry {
             // SAFETY: the shim's table is static in the library, and the function copies two strings with an end.
             unsafe { ((*shim).SetRegistryValue)(name.as_ptr(), value.as_ptr()) };

@@ -19,6 +19,46 @@ const KEPT: usize = 64;
 struct List {
     mdl: Box<MDL>,
     pages: Vec<usize>,
+    /// The MDL in memory of the shim's, with the page numbers behind it, which is hidden behind the packet's end; null otherwise.
+    hidden: *mut MDL,
+}
+
+impl List {
+    fn new() -> Self {
+        let mdl = MDL {
+            Next: std::ptr::null_mut(),
+            Size: 0,
+            MdlFlags: 0,
+            MappedSystemVa: std::ptr::null_mut(),
+            StartVa: std::ptr::null_mut(),
+            ByteCount: 0,
+            ByteOffset: 0,
+            Pages: std::ptr::null_mut(),
+        };
+        Self { mdl: Box::new(mdl), pages: Vec::new(), hidden: std::ptr::null_mut() }
+    }
+
+    /// Moves the MDL into memory that can be hidden. Without memory the MDL stays.
+    fn move_to_hidden(&mut self, driver: &Loaded) {
+        let size = size_of::<MDL>() + size_of_val(&*self.pages);
+        // SAFETY: the function takes a number, and returns so many bytes at a page's start, or null.
+        let memory = unsafe { (driver.shim().NewMdlMemory)(size) }.cast::<MDL>();
+        if memory.is_null() {
+            return;
+        }
+        let pages = memory.wrapping_add(1).cast::<usize>();
+        // SAFETY: the memory has room for the MDL and for the page numbers, and nothing else is there.
+        unsafe { pages.copy_from_nonoverlapping(self.pages.as_ptr(), self.pages.len()) };
+        self.mdl.Pages = pages;
+        // SAFETY: as above.
+        unsafe { memory.copy_from_nonoverlapping(&raw const *self.mdl, 1) };
+        self.hidden = memory;
+    }
+
+    /// The MDL, as the driver sees it.
+    fn mdl(&mut self) -> *mut MDL {
+        if self.hidden.is_null() { &raw mut *self.mdl } else { self.hidden }
+    }
 }
 
 #[derive(Default)]
@@ -30,30 +70,29 @@ struct State {
 
 /// The lists of an adapter's operations.
 #[derive(Default)]
-pub(crate) struct Mdls(RefCell<State>);
+pub(crate) struct Mdls {
+    state: RefCell<State>,
+    /// Each list has memory of its own, which is hidden behind the end.
+    hides: bool,
+}
 
 impl Mdls {
+    pub fn new(hides: bool) -> Self {
+        Self { hides, ..Self::default() }
+    }
+
     /// A list of pages until the call of `retire`: the number of the list, and the MDL.
-    pub fn new_list(&self, pages: impl Iterator<Item = usize>) -> (usize, *const MDL) {
-        let mut state = self.0.borrow_mut();
+    pub fn new_list(&self, driver: &Loaded, pages: impl Iterator<Item = usize>) -> (usize, *const MDL) {
+        let mut state = self.state.borrow_mut();
         let number = match state.over.len() > KEPT {
             true => state.over.pop_front().unwrap_or_default(),
             false => {
-                let mdl = MDL {
-                    Next: std::ptr::null_mut(),
-                    Size: 0,
-                    MdlFlags: 0,
-                    MappedSystemVa: std::ptr::null_mut(),
-                    StartVa: std::ptr::null_mut(),
-                    ByteCount: 0,
-                    ByteOffset: 0,
-                    Pages: std::ptr::null_mut(),
-                };
-                state.lists.push(List { mdl: Box::new(mdl), pages: Vec::new() });
+                state.lists.push(List::new());
                 state.lists.len() - 1
             }
         };
-        let List { mdl, pages: numbers } = &mut state.lists[number];
+        let list = &mut state.lists[number];
+        let List { mdl, pages: numbers, .. } = list;
         numbers.clear();
         numbers.extend(pages);
         let count = numbers.len();
@@ -62,7 +101,10 @@ impl Mdls {
         (mdl.ByteCount, mdl.ByteOffset) = ((count as u64 * PAGE_SIZE) as u32, 0);
         (mdl.StartVa, mdl.MappedSystemVa) = (std::ptr::null_mut(), std::ptr::null_mut());
         mdl.Pages = numbers.as_mut_ptr();
-        (number, &raw const **mdl)
+        if self.hides {
+            list.move_to_hidden(driver);
+        }
+        (number, list.mdl())
     }
 
     /// Ends lists.
@@ -73,18 +115,26 @@ impl Mdls {
         /// `MDL_MAPPED_TO_SYSTEM_VA`.
         const IS_MAPPED: i16 = 1;
         for &number in &numbers {
-            let mapped = {
-                let mdl = &mut self.0.borrow_mut().lists[number].mdl;
-                (mdl.MdlFlags & IS_MAPPED != 0).then_some(&raw mut **mdl)
-            };
-            if let Some(mdl) = mapped {
-                // SAFETY: the MDL is in a box; the shim takes the mapping's bytes back.
+            let mdl = self.state.borrow_mut().lists[number].mdl();
+            // SAFETY: the MDL is in a box, or in memory of the shim's that is not hidden yet.
+            if unsafe { (*mdl).MdlFlags } & IS_MAPPED != 0 {
+                // SAFETY: as above; the shim takes the mapping's bytes back.
                 unsafe { (driver.shim().RetireMdl)(mdl) };
             }
         }
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state.borrow_mut();
         for number in numbers {
-            state.lists[number].pages.fill(RETIRED_PAGE as usize);
+            let list = &mut state.lists[number];
+            list.pages.fill(RETIRED_PAGE as usize);
+            let hidden = std::mem::replace(&mut list.hidden, std::ptr::null_mut());
+            if !hidden.is_null() {
+                let pages = hidden.wrapping_add(1).cast::<usize>();
+                // SAFETY: as many page numbers are behind the MDL; the shim hides its own memory.
+                unsafe {
+                    pages.copy_from_nonoverlapping(list.pages.as_ptr(), list.pages.len());
+                    (driver.shim().HideMdlMemory)(hidden.cast());
+                }
+            }
             state.over.push_back(number);
         }
     }

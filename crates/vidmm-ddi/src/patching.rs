@@ -118,32 +118,17 @@ impl Patching {
             self.commands[at / 8] |= u64::from(byte) << (at % 8 * 8);
         }
         let room = render.dma_buffer.len();
-        let private_size = (context.private_data_size as usize).min(PRIVATE_DATA_MAX);
         if *render.multipass_offset == 0 {
             self.running = Running::default();
         }
-        let place = adapter.dma.rendered(render.context.0, room, private_size);
+        if adapter.user_memory_vanishes && *render.multipass_offset == 0 && adapter.dice.below(4) == 0 {
+            self.render_what_vanishes(adapter, function, context, render);
+        }
+        let place = adapter.dma.rendered(render.context.0, room, private_size(context));
         let number = place.number;
         self.running.buffers.push(number);
         *render.dma_buffer_private_data = (number as u64).to_le_bytes().to_vec();
-        let room_for_locations = self.locations.len().max(context.patch_location_list_size as usize).min(1 << 20);
-        let mut args = DXGKARG_RENDER {
-            pCommand: self.commands.as_ptr().cast(),
-            CommandLength: render.command.len() as u32,
-            pDmaBuffer: place.dma,
-            DmaSize: room as u32,
-            pDmaBufferPrivateData: place.private,
-            DmaBufferPrivateDataSize: private_size as u32,
-            pAllocationList: self.elements.as_mut_ptr(),
-            AllocationListSize: self.elements.len() as u32,
-            pPatchLocationListIn: self.locations.as_mut_ptr(),
-            PatchLocationListInSize: self.locations.len() as u32,
-            pPatchLocationListOut: self.locations_out.start(0, room_for_locations * LOCATION_BYTES).cast(),
-            PatchLocationListOutSize: room_for_locations as u32,
-            MultipassOffset: *render.multipass_offset,
-            DmaBufferPhysicalAddress: adapter.dma.patched(number).0.address,
-            ..DXGKARG_RENDER::zeroed()
-        };
+        let mut args = self.arguments(adapter, context, render, place);
         let context = adapter.contexts.handle(render.context.0);
         // SAFETY: the struct, its lists and its buffers live for the call; beyond a buffer's end are bytes of ours.
         let status = adapter
@@ -162,6 +147,65 @@ impl Patching {
             Err(_) => self.running.buffers.drain(..).for_each(|number| adapter.dma.release(number)),
         }
         result
+    }
+
+    /// The arguments of a call.
+    fn arguments(
+        &mut self,
+        adapter: &Adapter,
+        context: &ContextOfDevice,
+        render: &Render<'_>,
+        place: Place,
+    ) -> DXGKARG_RENDER {
+        let room_for_locations = self.locations.len().max(context.patch_location_list_size as usize).min(1 << 20);
+        DXGKARG_RENDER {
+            pCommand: self.commands.as_ptr().cast(),
+            CommandLength: render.command.len() as u32,
+            pDmaBuffer: place.dma,
+            DmaSize: render.dma_buffer.len() as u32,
+            pDmaBufferPrivateData: place.private,
+            DmaBufferPrivateDataSize: private_size(context) as u32,
+            pAllocationList: self.elements.as_mut_ptr(),
+            AllocationListSize: self.elements.len() as u32,
+            pPatchLocationListIn: self.locations.as_mut_ptr(),
+            PatchLocationListInSize: self.locations.len() as u32,
+            pPatchLocationListOut: self.locations_out.start(0, room_for_locations * LOCATION_BYTES).cast(),
+            PatchLocationListOutSize: room_for_locations as u32,
+            MultipassOffset: *render.multipass_offset,
+            DmaBufferPhysicalAddress: adapter.dma.patched(place.number).0.address,
+            ..DXGKARG_RENDER::zeroed()
+        }
+    }
+
+    /// Lets the driver translate commands of which no byte can be read: the user has freed the memory (DRV-12). The driver's answer is a
+    /// failure, and the commands come again.
+    fn render_what_vanishes(
+        &mut self,
+        adapter: &Adapter,
+        function: unsafe extern "C" fn(HANDLE, *mut DXGKARG_RENDER) -> NTSTATUS,
+        context: &ContextOfDevice,
+        render: &Render<'_>,
+    ) {
+        let place = adapter.dma.rendered(render.context.0, render.dma_buffer.len(), private_size(context));
+        let mut args = self.arguments(adapter, context, render, place);
+        let copy = adapter.driver().shim().VanishedCopy;
+        // SAFETY: the commands have so many bytes; the copy is the shim's.
+        let command = unsafe { copy(0, args.pCommand.cast(), args.CommandLength as usize) };
+        // SAFETY: as above, of the list.
+        let locations = unsafe { copy(1, args.pPatchLocationListIn.cast(), self.locations.len() * LOCATION_BYTES) };
+        if !command.is_null() && !locations.is_null() {
+            (args.pCommand, args.pPatchLocationListIn) = (command.cast(), locations.cast());
+            let handle = adapter.contexts.handle(render.context.0);
+            // SAFETY: the struct and its buffers live for the call; the driver is to guard reads of the user's memory.
+            let status = adapter
+                .call_with(Entry::DxgkDdiRender, PASSIVE_LEVEL, &mut args, |args| unsafe { function(handle, args) });
+            if status_of(status).is_ok() && !render.command.is_empty() {
+                let message =
+                    "DxgkDdiRender has succeeded with commands that cannot be read: the user's memory has vanished";
+                report("DRV-12", message);
+            }
+        }
+        adapter.dma.release(place.number);
     }
 
     /// The driver's answer, and the lists that it has written.
@@ -305,6 +349,10 @@ impl Patching {
             report("SPL-11", message);
         }
     }
+}
+
+fn private_size(context: &ContextOfDevice) -> usize {
+    (context.private_data_size as usize).min(PRIVATE_DATA_MAX)
 }
 
 fn status_of(status: NTSTATUS) -> Result<(), RenderStatus> {

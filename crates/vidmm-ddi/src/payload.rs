@@ -35,7 +35,7 @@ impl Payloads {
     /// The list of `count` pages of system memory from `first` on.
     fn mdl(&mut self, adapter: &Adapter, first: PhysicalAddress, count: u64) -> *const MDL {
         let number = |page: u64| page_to_driver(first.offset_by(page * PAGE_SIZE)) as usize;
-        let (list, mdl) = adapter.mdls.new_list((0..count).map(number));
+        let (list, mdl) = adapter.mdls.new_list(adapter.driver(), (0..count).map(number));
         self.lists.push(list);
         mdl
     }

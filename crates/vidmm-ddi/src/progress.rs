@@ -1,6 +1,7 @@
 //! The driver's present call, in memory that outlives its process.
 
 use std::collections::BTreeMap;
+use std::ffi::c_char;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -18,12 +19,13 @@ macro_rules! entries {
             $($entry),*
         }
 
-        /// Their names, in order.
-        const NAMES: &[&str] = &[$(stringify!($entry)),*];
+        /// Their names, in order, each with the end of a text in C.
+        const NAMES: &[&str] = &[$(concat!(stringify!($entry), "\0")),*];
     };
 }
 
 entries! {
+    LibraryInitialisation,
     DriverEntry,
     DxgkDdiAddDevice,
     DxgkDdiStartDevice,
@@ -104,12 +106,23 @@ const ALLOCATION: usize = 3;
 const BUILDS: usize = 4;
 const STEPS: usize = 5;
 const FROM_THREADS: usize = 6;
+const LAST_ENTRY: usize = 7;
 /// How often each paging operation was asked for.
 const BY_OPERATION: usize = 8;
 /// A text with an end: why the process ends.
 const LAST_WORDS: usize = BY_OPERATION + OPERATIONS.len();
 const LAST_WORDS_BYTES: usize = 256;
-const WORDS: usize = LAST_WORDS + LAST_WORDS_BYTES / 8;
+/// The places of the locks that the driver holds: a kind, and an offset in the library.
+const HELD_LOCKS: usize = LAST_WORDS + LAST_WORDS_BYTES / 8;
+const HELD_LOCKS_MAX: usize = 8;
+const WORDS: usize = HELD_LOCKS + HELD_LOCKS_MAX;
+
+impl Entry {
+    /// The function's name, as a text in C.
+    pub fn c_name(self) -> *const c_char {
+        NAMES[self as usize].as_ptr().cast()
+    }
+}
 
 /// The driver's present call, in a page of memory that another process can look at.
 #[derive(Clone, Debug)]
@@ -175,6 +188,7 @@ impl Progress {
             self.word(CALLS).store(self.word(CALLS).load(Relaxed) + 1, Relaxed);
         }
         self.word(ENTRY).store(entry as u64 + 1, Relaxed);
+        self.word(LAST_ENTRY).store(entry as u64 + 1, Relaxed);
         before
     }
 
@@ -221,9 +235,21 @@ impl Progress {
         (self.0.as_mut_ptr().wrapping_add(LAST_WORDS * 8), LAST_WORDS_BYTES)
     }
 
+    /// Where the driver's library writes the locks that are held, and the room.
+    pub(crate) fn held_locks_buffer(&self) -> (*mut u64, usize) {
+        (self.0.as_mut_ptr().wrapping_add(HELD_LOCKS * 8).cast(), HELD_LOCKS_MAX)
+    }
+
+    /// The locks that the driver holds, each with the place of the acquisition in the library.
+    pub fn held_locks(&self) -> Vec<String> {
+        let words = (HELD_LOCKS..WORDS).map(|at| self.word(at).load(Relaxed)).filter(|&word| word != 0);
+        let kind = |word: u64| if word >> 48 == 1 { "spin lock" } else { "fast mutex" };
+        words.map(|word| format!("a {} acquired at +{:#x}", kind(word), word & 0xFFFF_FFFF_FFFF)).collect()
+    }
+
     /// Why the process of the driver has ended, as far as the process could tell; empty if it could not.
     pub fn last_words(&self) -> String {
-        let words = (LAST_WORDS..WORDS).flat_map(|at| self.word(at).load(Relaxed).to_le_bytes());
+        let words = (LAST_WORDS..HELD_LOCKS).flat_map(|at| self.word(at).load(Relaxed).to_le_bytes());
         String::from_utf8_lossy(&Vec::from_iter(words.take_while(|&byte| byte != 0))).into_owned()
     }
 
@@ -254,11 +280,20 @@ impl Progress {
 
     /// The call that the driver is in; none if it is in none.
     pub fn running(&self) -> Option<Running> {
-        let entry = self.word(ENTRY).load(Relaxed).checked_sub(1)?;
+        self.called(ENTRY)
+    }
+
+    /// The call that the driver was in last.
+    pub fn last(&self) -> Option<Running> {
+        self.called(LAST_ENTRY)
+    }
+
+    fn called(&self, word: usize) -> Option<Running> {
+        let entry = self.word(word).load(Relaxed).checked_sub(1)?;
         let builds = entry == Entry::DxgkDdiBuildPagingBuffer as u64;
         let operation = self.word(OPERATION).load(Relaxed) as usize;
         Some(Running {
-            function: NAMES.get(entry as usize)?,
+            function: NAMES.get(entry as usize)?.trim_end_matches('\0'),
             operation: OPERATIONS.get(operation).copied().filter(|_| builds),
             allocation: if builds { self.word(ALLOCATION).load(Relaxed) } else { 0 },
             calls: self.calls(),

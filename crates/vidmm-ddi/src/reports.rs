@@ -56,3 +56,19 @@ fn add(rule: &str, message: String, kind: ReportKind) {
 pub fn take_reports() -> Vec<Report> {
     std::mem::take(&mut *REPORTS.lock().unwrap_or_else(PoisonError::into_inner))
 }
+
+/// The call that took the most stack.
+static DEEPEST: Mutex<Option<(u64, String)>> = Mutex::new(None);
+
+/// Notes how many bytes of stack a call took.
+pub(crate) fn note_deepest(call: &str, bytes: u64) {
+    let mut deepest = DEEPEST.lock().unwrap_or_else(PoisonError::into_inner);
+    if deepest.as_ref().is_none_or(|&(most, _)| most < bytes) {
+        *deepest = Some((bytes, call.to_owned()));
+    }
+}
+
+/// Takes the call of this process that took the most stack since the last one was taken, and the bytes; none if none was measured.
+pub fn take_deepest() -> Option<(u64, String)> {
+    DEEPEST.lock().unwrap_or_else(PoisonError::into_inner).take()
+}

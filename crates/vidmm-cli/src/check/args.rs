@@ -86,6 +86,10 @@ pub struct CheckArgs {
     /// Be the process that has the driver
     #[arg(long, value_name = "FILE", hide = true)]
     pub worker: Option<PathBuf>,
+
+    /// Be the process that starts the process that has the driver, for the process with this number
+    #[arg(long, value_name = "PROCESS", hide = true, requires = "worker")]
+    pub supervisor: Option<u32>,
 }
 
 impl CheckArgs {

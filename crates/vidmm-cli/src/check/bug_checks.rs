@@ -3,7 +3,7 @@
 use super::findings::Found;
 
 /// The bug check of each rule: the code, and the first parameter where the code has a table.
-const BUG_CHECKS: [(&str, &str); 16] = [
+const BUG_CHECKS: [(&str, &str); 17] = [
     ("BPB-01", "0x10E, B"),
     ("DDI-SUBMIT", "0x119, 2"),
     ("PAT-15", "0x119, 3"),
@@ -19,6 +19,7 @@ const BUG_CHECKS: [(&str, &str); 16] = [
     ("SHIM-POOL-FREE", "0xC4"),
     ("SHIM-POOL-LEAK", "0xC4"),
     ("SHIM-POOL-OVERRUN", "0xC4"),
+    ("SHIM-POOL-PAGED", "0xC4"),
     ("SHIM-POOL-TAG", "0xC4"),
 ];
 

@@ -26,7 +26,7 @@ pub struct Found {
 }
 
 /// The rules that are checked, and what each is about. The numbers of facts are explained in `docs/reference/facts.md`.
-pub const RULES: [(&str, &str); 81] = [
+pub const RULES: [(&str, &str); 88] = [
     ("BPB-01", "an answer to BuildPagingBuffer that no document allows"),
     ("BPB-02", "pDmaBuffer and the bytes written: packed, inside of the buffer"),
     ("BPB-05", "a new buffer is asked for without progress in the last one"),
@@ -56,6 +56,7 @@ pub const RULES: [(&str, &str); 81] = [
     ("DRV-04", "a remark: a commit limit of 0"),
     ("DRV-05", "a remark: MaxAllocationListSlotId of 0"),
     ("DRV-08", "a remark: segments with one BaseAddress"),
+    ("DRV-12", "DxgkDdiRender fails where the user's memory has vanished"),
     ("SHIM-MDL", "the pages of an MDL are unmapped and unlocked once"),
     ("DDI-CPU-VISIBLE", "the CPU can access the allocations that it is to access"),
     (
@@ -100,6 +101,11 @@ pub const RULES: [(&str, &str); 81] = [
     ("CRASH", "the driver ended its process by a signal"),
     ("EXIT", "the driver ended its process"),
     ("HANG", "a call of the driver did not return in time"),
+    ("KILL", "the driver killed or stopped the process that had started its own"),
+    ("PROCESS", "the driver leaves no process behind"),
+    ("OUTPUT", "a remark: the driver prints more than 1 MiB in a check"),
+    ("STACK", "a call takes at most 24 KiB of stack, our figure; over 12 KiB is a remark"),
+    ("SLOW", "a remark: calls take over half a second each, and a check ends before its end"),
     ("GPU-ACCESS", "the GPU's model accesses no memory"),
     ("SHIM-DEFERRED", "DPCs and timers that are still to run are not freed, and none is set after RemoveDevice"),
     (
@@ -113,6 +119,7 @@ pub const RULES: [(&str, &str); 81] = [
     ("SHIM-POOL-FREE", "pool is freed once"),
     ("SHIM-POOL-LEAK", "no pool is left after RemoveDevice"),
     ("SHIM-POOL-OVERRUN", "no byte is written behind a pool block"),
+    ("SHIM-POOL-PAGED", "timers, events, locks and DPCs are in nonpaged pool"),
     ("SHIM-POOL-TAG", "pool is freed with its tag"),
     ("SHIM-REGISTERS", "registers are mapped at the whole address of the device's resources"),
     ("SHIM-STRUCT", "no byte is written beside a struct"),
@@ -204,6 +211,9 @@ pub struct Outcome {
     pub operations: BTreeMap<String, u64>,
     /// How often threads of the driver's own have reported something.
     pub reports_from_threads: u64,
+    /// The call that took the most stack, if that was measured, and the bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deepest: Option<(u64, String)>,
 }
 
 impl Outcome {
@@ -257,6 +267,8 @@ pub struct Report {
     pub not_judged: Vec<String>,
     /// Checks that were not run, because the driver had ended its process too often.
     pub not_run: u64,
+    /// A signal of the driver to every process reaches others than its own.
+    pub reaches_others: bool,
 }
 
 /// Decides when enough was found to end a run.
@@ -293,6 +305,8 @@ pub struct Ran {
     pub machine: String,
     pub not_judged: Vec<String>,
     pub not_run: u64,
+    /// A signal of the driver to every process reaches others than its own.
+    pub reaches_others: bool,
 }
 
 impl Report {
@@ -316,8 +330,8 @@ impl Report {
         let groups = grouped(|outcome| &outcome.found, Found::identity);
         // The words of a remark are part of the key: a rule may have two remarks.
         let remarks = grouped(|outcome| &outcome.remarks, |found| found.key() + &found.message);
-        let Ran { outcomes, machine, not_judged, not_run } = ran;
-        Self { groups, remarks, outcomes, machine, not_judged, not_run }
+        let Ran { outcomes, machine, not_judged, not_run, reaches_others } = ran;
+        Self { groups, remarks, outcomes, machine, not_judged, not_run, reaches_others }
     }
 
     /// Whether paging operations were asked for and judged, if scenarios or worlds were to run.

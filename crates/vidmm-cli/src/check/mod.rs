@@ -1,6 +1,7 @@
 //! `vidmm check`: a driver in a shared library, tried by everything there is.
 //!
-//! The driver runs in a child process; this one supervises it, and names the call in which a child died.
+//! The driver runs in a worker, which a supervisor starts: a driver that kills or stops its parent meets the supervisor, and this process
+//! replaces both. This process names the call in which a worker died.
 
 mod args;
 mod bug_checks;
@@ -8,6 +9,7 @@ mod catalogue;
 mod findings;
 mod jobs;
 mod worker;
+mod containment;
 mod supervisor;
 mod output;
 
@@ -22,6 +24,10 @@ use jobs::Job;
 
 /// Tries the driver, and prints what was found. Returns whether there is nothing new.
 pub fn run(args: &CheckArgs) -> Result<bool, Box<dyn Error>> {
+    if let Some(process) = args.supervisor {
+        containment::supervise(process)?;
+        return Ok(true);
+    }
     if let Some(progress) = &args.worker {
         worker::serve(args, progress)?;
         return Ok(true);

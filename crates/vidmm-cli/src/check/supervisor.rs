@@ -1,14 +1,10 @@
-//! Watches the process that has the driver. When that dies or stands still, the call that it was in is the finding, and a new
-//! process goes on with the next check.
+//! Watches the process with the driver. A death or a standstill of the process is a finding with the call, and a new process goes on
+//! with the next check.
 
 use std::{
     error::Error,
-    ffi::{CString, OsStr},
-    io::{BufRead, BufReader, Write},
-    os::unix::process::ExitStatusExt,
     path::Path,
-    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    sync::mpsc::RecvTimeoutError,
     thread,
     time::{Duration, Instant},
 };
@@ -16,30 +12,41 @@ use std::{
 use vidmm_ddi::Progress;
 
 use super::args::CheckArgs;
+use super::containment::{Contained, Containment, OUTPUT_MAX};
 use super::findings::{Found, Limit, Outcome, Ran};
 use super::jobs::Job;
-use super::worker::{MARK, Message};
+use super::worker::Message;
 use crate::progress::bar;
 
 /// How often a worker is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// vidmm may take so many times longer between two calls of the driver than the driver in one.
+/// The last message of an ended supervisor arrives in this time.
+const LAST_MESSAGE: Duration = Duration::from_secs(5);
+
+/// The limit between two calls of the driver, as a multiple of the limit of a call.
 const OWN_WORK: u32 = 12;
 
-/// A worker, and what it says. It ends with the value.
-struct Worker {
-    child: Child,
-    /// None once it is to end.
-    jobs: Option<ChildStdin>,
-    messages: Receiver<Message>,
+/// A slow call takes this time or more.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// The limit of all slow calls of a check together, as a multiple of the limit of a call.
+const SLOW_CALLS: u32 = 4;
+
+/// The reason why a worker is not used again.
+enum End {
+    /// A death, a standstill, or the end of the supervisor.
+    Death(Found),
+    /// The check takes too long: a remark.
+    Slow(Found),
 }
 
-/// Runs the checks, each in a worker that lives as long as the driver lets it.
+/// Runs the checks, each in a worker. The driver decides how long a worker lives.
 pub fn run(args: &CheckArgs, driver: &Path, jobs: &[Job], mut limit: Limit) -> Result<Ran, Box<dyn Error>> {
     let file = tempfile::NamedTempFile::new()?;
     let progress = Progress::shared(file.as_file())?;
-    let mut ran = Ran::default();
+    let containment = Containment::new();
+    let mut ran = Ran { reaches_others: !containment.has_own_numbers(), ..Ran::default() };
     let (mut worker, mut deaths) = (None, 0);
     let bar = bar("Trying", jobs.len() as u64, "checks");
     for (at, &job) in jobs.iter().enumerate() {
@@ -47,12 +54,14 @@ pub fn run(args: &CheckArgs, driver: &Path, jobs: &[Job], mut limit: Limit) -> R
             break;
         }
         while worker.is_none() && deaths < args.max_deaths {
-            worker = match Worker::start(args, driver, file.path(), &progress)? {
+            progress.reset();
+            let contained = containment.start(args, driver, file.path())?;
+            worker = match (Worker { contained, args, progress: &progress }).begin()? {
                 Ok((started, machine, not_judged)) => {
                     (ran.machine, ran.not_judged) = (machine, not_judged);
                     Some(started)
                 }
-                // A driver that does not start is one finding, not one for each check. One that has started before may do so again.
+                // A driver without a start is a single finding, and not a finding for each check. After an earlier start a later start may succeed.
                 Err(outcome) => {
                     ran.outcomes.push(outcome);
                     if ran.machine.is_empty() {
@@ -67,160 +76,165 @@ pub fn run(args: &CheckArgs, driver: &Path, jobs: &[Job], mut limit: Limit) -> R
             ran.not_run = if deaths == args.max_deaths { (jobs.len() - at) as u64 } else { 0 };
             break;
         };
-        match running.run(job, args, &progress)? {
-            Ok(outcome) => ran.outcomes.push(outcome),
-            Err(found) => {
-                let (calls, builds) = (progress.calls(), progress.builds());
-                ran.outcomes.push(Outcome { found: vec![found], calls, builds, ..Outcome::new(job) });
-                worker = None;
-                deaths += 1;
-            }
+        let (outcome, end) = running.run(job)?;
+        ran.outcomes.push(outcome);
+        if let Some(end) = end {
+            worker = None;
+            deaths += u32::from(end);
         }
         bar.inc(1);
     }
     bar.finish_and_clear();
     if let Some(worker) = worker {
-        worker.end();
+        worker.contained.end();
     }
     Ok(ran)
 }
 
-type Started = Result<(Worker, String, Vec<String>), Outcome>;
+/// A worker, and the progress of the driver.
+struct Worker<'a> {
+    contained: Contained<'a>,
+    args: &'a CheckArgs,
+    progress: &'a Progress,
+}
 
-impl Worker {
-    /// Starts a worker and waits for its driver.
-    fn start(args: &CheckArgs, driver: &Path, shared: &Path, progress: &Progress) -> Result<Started, Box<dyn Error>> {
-        progress.reset();
-        let mut child = Command::new(std::env::current_exe()?)
-            .arg("check")
-            .arg(driver)
-            .arg("--worker")
-            .arg(shared)
-            .args(["--steps", &args.steps.to_string()])
-            .args(args.registry.iter().map(registry_argument))
-            .args(args.allocation.iter().flat_map(|file| [OsStr::new("--allocation"), file.as_os_str()]))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (sender, messages) = channel();
-        let (jobs, out) = (child.stdin.take(), child.stdout.take());
-        let (Some(jobs), Some(out)) = (jobs, out) else { return Err("a worker has no pipes".into()) };
-        thread::spawn(move || {
-            for line in BufReader::new(out).split(b'\n') {
-                let Ok(line) = line else { return };
-                let line = String::from_utf8_lossy(&line);
-                let message = line.strip_prefix(MARK).and_then(|text| serde_json::from_str(text).ok());
-                match message {
-                    Some(message) => {
-                        if sender.send(message).is_err() {
-                            return;
-                        }
-                    }
-                    None if line.is_empty() => {}
-                    None => eprintln!("{line}"),
+type Started<'a> = Result<(Worker<'a>, String, Vec<String>), Outcome>;
+
+impl<'a> Worker<'a> {
+    /// Waits for the worker's driver.
+    fn begin(mut self) -> Result<Started<'a>, Box<dyn Error>> {
+        loop {
+            match self.wait()? {
+                Ok(Message::Begun { process }) => self.contained.has_begun(process),
+                Ok(Message::Started { machine, not_judged }) => return Ok(Ok((self, machine, not_judged))),
+                Ok(Message::NotStarted(outcome) | Message::Ended(outcome)) => return Ok(Err(outcome)),
+                Ok(Message::Died { .. }) => return Err("a death ends the wait".into()),
+                Err(End::Death(found) | End::Slow(found)) => {
+                    return Ok(Err(Outcome { found: vec![found], ..Outcome::new(Job::Start) }));
                 }
             }
-        });
-        let mut worker = Self { child, jobs: Some(jobs), messages };
-        match worker.wait(args, progress)? {
-            Ok(Message::Started { machine, not_judged }) => Ok(Ok((worker, machine, not_judged))),
-            Ok(Message::NotStarted(outcome) | Message::Ended(outcome)) => Ok(Err(outcome)),
-            Err(found) => Ok(Err(Outcome { found: vec![found], ..Outcome::new(Job::Start) })),
         }
     }
 
-    /// Runs a check. A worker that has died or stands still is a finding, and cannot be used again.
-    fn run(
-        &mut self,
-        job: Job,
-        args: &CheckArgs,
-        progress: &Progress,
-    ) -> Result<Result<Outcome, Found>, Box<dyn Error>> {
-        // A worker that has died already is found below.
-        let _ = self.jobs.as_mut().map(|jobs| writeln!(jobs, "{job}"));
-        Ok(match self.wait(args, progress)? {
-            Ok(Message::Ended(outcome) | Message::NotStarted(outcome)) => Ok(outcome),
-            Ok(Message::Started { .. }) => return Err("a worker has started twice".into()),
-            Err(found) => Err(found),
-        })
+    /// Runs a check. Also returns, for a worker at the end of use, whether a death is the reason.
+    fn run(&mut self, job: Job) -> Result<(Outcome, Option<bool>), Box<dyn Error>> {
+        self.contained.tell(job);
+        let (mut outcome, mut end) = match self.wait()? {
+            Ok(Message::Ended(outcome) | Message::NotStarted(outcome)) => (outcome, None),
+            Ok(_) => return Err("a worker has started twice".into()),
+            Err(end) => {
+                let (calls, builds) = (self.progress.calls(), self.progress.builds());
+                let mut outcome = Outcome { calls, builds, ..Outcome::new(job) };
+                let is_death = matches!(end, End::Death(_));
+                match end {
+                    End::Death(found) => outcome.found.push(found),
+                    End::Slow(remark) => outcome.remarks.push(remark),
+                }
+                (outcome, Some(is_death))
+            }
+        };
+        if end.is_none() {
+            let left = self.contained.end_started();
+            if left > 0 {
+                let message = format!("processes that the driver has started are left behind the check: {left}");
+                outcome.found.push(Found::new("PROCESS", message));
+            }
+            if self.contained.is_stopped() {
+                outcome.found.push(self.stopped());
+                end = Some(true);
+            }
+        }
+        if self.contained.printed() > OUTPUT_MAX {
+            let message = "the driver prints more than 1 MiB in a check: the rest is left out";
+            outcome.remarks.push(Found::new("OUTPUT", message.to_owned()));
+        }
+        Ok((outcome, end))
     }
 
     /// Waits for the next message.
-    fn wait(&mut self, args: &CheckArgs, progress: &Progress) -> Result<Result<Message, Found>, Box<dyn Error>> {
-        let limit = args.hang;
-        let (mut seen, mut since) = (progress.steps(), Instant::now());
+    fn wait(&mut self) -> Result<Result<Message, End>, Box<dyn Error>> {
+        let hang = self.args.hang;
+        let (mut seen, mut since, mut slow) = (self.progress.steps(), Instant::now(), Duration::ZERO);
+        let mut running = self.progress.running();
         loop {
-            match self.messages.recv_timeout(LOOK) {
+            // A supervisor says the reason of the end first: the message is on the way, or the socket closes.
+            let has_ended = self.contained.has_ended();
+            let patience = if has_ended { LAST_MESSAGE } else { LOOK };
+            if has_ended {
+                self.contained.end_started();
+            }
+            match self.contained.messages.recv_timeout(patience) {
+                Ok(Message::Died { signal, status }) => {
+                    return Ok(Err(End::Death(died(signal, status, self.progress))));
+                }
                 Ok(message) => return Ok(Ok(message)),
-                // The driver may have closed the pipe and gone on, and a child of it may have the pipe open.
+                Err(_) if has_ended => {
+                    let message =
+                        format!("the process that had started the driver's was killed, in {}", place(self.progress));
+                    return Ok(Err(End::Death(death("KILL", message, self.progress, "killed"))));
+                }
+                // All have closed the socket, and not all have ended.
                 Err(RecvTimeoutError::Disconnected) => thread::sleep(LOOK),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if let Some(status) = self.child.try_wait()? {
-                let last = self.messages.recv_timeout(LOOK);
-                return Ok(last.map_err(|_| died(status, progress)));
+            if self.contained.is_stopped() {
+                return Ok(Err(End::Death(self.stopped())));
             }
-            if progress.steps() != seen {
-                (seen, since) = (progress.steps(), Instant::now());
+            if self.progress.steps() != seen {
+                if let Some(call) = running.filter(|_| since.elapsed() >= SLOW) {
+                    slow += since.elapsed();
+                    if slow >= hang * SLOW_CALLS {
+                        let message = format!(
+                            "calls of {} take over half a second each: a check ends before its end",
+                            call.function
+                        );
+                        return Ok(Err(End::Slow(Found::new("SLOW", message))));
+                    }
+                }
+                (seen, since) = (self.progress.steps(), Instant::now());
             }
-            let is_called = progress.running().is_some();
-            let limit = if is_called { limit } else { limit * OWN_WORK };
+            running = self.progress.running();
+            let limit = if running.is_some() { hang } else { hang * OWN_WORK };
             if since.elapsed() >= limit {
                 let seconds = limit.as_secs();
-                return Ok(Err(match is_called {
-                    true => {
-                        let message = format!("no answer in {seconds} s, in {}", place(progress));
-                        death("HANG", message, progress, "")
+                return Ok(Err(End::Death(match running {
+                    Some(_) => {
+                        let held = self.progress.held_locks();
+                        let held =
+                            if held.is_empty() { String::new() } else { format!(", with {}", held.join(" and ")) };
+                        let message = format!("no answer in {seconds} s, in {}{held}", place(self.progress));
+                        death("HANG", message, self.progress, "")
                     }
-                    false => Found::new("PANIC", format!("vidmm has not called the driver for {seconds} s")),
-                }));
+                    None => Found::new("PANIC", format!("vidmm has not called the driver for {seconds} s")),
+                })));
             }
         }
     }
 
-    /// Lets the worker unload the driver and end.
-    fn end(mut self) {
-        self.jobs = None;
-        // The results are there: a driver that does not let its process end is not waited for.
-        for _ in 0..100 {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            thread::sleep(LOOK);
-        }
+    fn stopped(&self) -> Found {
+        let message = format!("the process that had started the driver's was stopped, in {}", place(self.progress));
+        death("KILL", message, self.progress, "stopped")
     }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // One that has ended already is only waited for.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The argument that gives a value of the registry.
-pub fn registry_argument((name, value): &(CString, CString)) -> String {
-    format!("--registry={}={}", name.to_string_lossy(), value.to_string_lossy())
 }
 
 /// Where the driver is.
 fn place(progress: &Progress) -> String {
-    progress.running().map_or_else(|| "no call of the driver".to_owned(), |running| running.to_string())
+    let last = || progress.last().map(|last| format!(", behind {last}")).unwrap_or_default();
+    progress.running().map_or_else(|| format!("no call of the driver{}", last()), |running| running.to_string())
 }
 
-/// The finding of a process that has ended.
-fn died(status: ExitStatus, progress: &Progress) -> Found {
-    let (rule, end) = match status.signal() {
+/// The finding of an ended process.
+fn died(signal: Option<i32>, status: i32, progress: &Progress) -> Found {
+    let (rule, end) = match signal {
         Some(signal) => ("CRASH", format!("signal {signal}")),
-        None => ("EXIT", format!("the process ended with status {}", status.code().unwrap_or_default())),
+        None => ("EXIT", format!("the process ended with status {status}")),
     };
     let words = progress.last_words();
     let why = if words.is_empty() { String::new() } else { format!(": {words}") };
     death(rule, format!("{end} in {}{why}", place(progress)), progress, &words)
 }
 
-/// A finding about the end of a process, which is told apart by the call and the process's last words.
+/// A finding about the end of a process. The call and the process's last words tell two ends apart.
 fn death(rule: &str, message: String, progress: &Progress, words: &str) -> Found {
     let function = progress.running().map_or("no call", |running| running.function);
     Found { place: Some(format!("{function} {words}").trim_end().to_owned()), ..Found::new(rule, message) }

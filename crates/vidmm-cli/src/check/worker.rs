@@ -3,33 +3,35 @@
 use std::{
     error::Error,
     fs::{self, OpenOptions},
-    io::{self, BufRead, Write},
+    io::{self, BufRead, BufReader, Write},
+    os::{fd::AsFd, unix::net::UnixStream},
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
-use vidmm_ddi::{Driver, DriverMachines, Progress};
+use vidmm_ddi::{Driver, DriverMachines, Progress, processes, take_deepest};
 use vidmm_sim::MachineFactory;
 
 use super::args::CheckArgs;
 use super::findings::{Found, Limit, Outcome, Ran};
 use super::jobs::Job;
 
-/// A line for the supervisor begins so: a driver may print what it likes.
-pub const MARK: &str = "@vidmm ";
-
 /// The reason why the steps of scenarios expect no answers of a driver.
 const NO_ANSWERS: &str = "the answers that scenarios expect (written for one memory segment and one aperture)";
 
-/// A message of a worker.
+/// A message of a worker, or of the worker's supervisor.
 #[derive(Serialize, Deserialize)]
 pub enum Message {
+    /// The worker begins, with this number of a process. The driver is not loaded.
+    Begun { process: u32 },
     /// The driver has started: how its machine is described.
     Started { machine: String, not_judged: Vec<String> },
     /// It has not.
     NotStarted(Outcome),
     /// A check has ended.
     Ended(Outcome),
+    /// The worker has ended: by a signal, or with a status.
+    Died { signal: Option<i32>, status: i32 },
 }
 
 /// Loads the driver, and makes machines of it.
@@ -56,6 +58,7 @@ fn run(job: Job, machines: &DriverMachines, steps: u64, progress: &Progress) -> 
     (outcome.calls, outcome.builds) = (progress.calls(), progress.builds());
     outcome.operations = progress.operations();
     outcome.reports_from_threads = progress.reports_from_threads();
+    outcome.deepest = take_deepest();
     outcome
 }
 
@@ -63,30 +66,38 @@ fn not_started(error: String) -> Outcome {
     Outcome { found: vec![Found::new("START", error)], ..Outcome::new(Job::Start) }
 }
 
-/// Serves a supervisor: the names of checks come on standard input.
+/// Serves: the names of checks come from the socket that is standard input, and outcomes go there.
 pub fn serve(args: &CheckArgs, progress: &Path) -> Result<(), Box<dyn Error>> {
+    processes::begin_session();
+    processes::end_with_parent();
+    let mut socket = socket()?;
+    send(&mut socket, &Message::Begun { process: processes::number_for_others() })?;
     let file = OpenOptions::new().read(true).write(true).open(progress)?;
     let progress = Progress::shared(&file)?;
     let driver = args.driver.as_deref().ok_or("a worker needs a driver")?;
     let machines = match load(args, driver, &progress) {
         Ok(machines) => machines,
-        Err(error) => return send(&Message::NotStarted(not_started(error))),
+        Err(error) => return send(&mut socket, &Message::NotStarted(not_started(error))),
     };
     let (machine, not_judged) = described(&machines);
-    send(&Message::Started { machine, not_judged })?;
-    for line in io::stdin().lock().lines() {
+    send(&mut socket, &Message::Started { machine, not_judged })?;
+    for line in BufReader::new(socket.try_clone()?).lines() {
         let line = line?;
         let job = Job::parse(&line).ok_or_else(|| format!("`{line}` is no check"))?;
-        send(&Message::Ended(run(job, &machines, args.steps, &progress)))?;
+        send(&mut socket, &Message::Ended(run(job, &machines, args.steps, &progress)))?;
     }
     Ok(())
 }
 
-fn send(message: &Message) -> Result<(), Box<dyn Error>> {
-    let mut out = io::stdout().lock();
-    // The driver may have left half a line.
-    writeln!(out, "\n{MARK}{}", serde_json::to_string(message)?)?;
-    Ok(out.flush()?)
+/// The socket that is standard input, under a number that the driver does not know.
+pub fn socket() -> io::Result<UnixStream> {
+    Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
+}
+
+/// Sends a message in one piece.
+pub fn send(socket: &mut UnixStream, message: &Message) -> Result<(), Box<dyn Error>> {
+    // The driver may have written half a line to standard input.
+    Ok(socket.write_all(format!("\n{}\n", serde_json::to_string(message)?).as_bytes())?)
 }
 
 /// Runs the checks in this process, where a debugger sees the driver.
@@ -107,5 +118,5 @@ pub fn run_here(args: &CheckArgs, driver: &Path, jobs: &[Job], mut limit: Limit)
         }
         outcomes.push(run(job, &machines, args.steps, &progress));
     }
-    Ok(Ran { outcomes, machine, not_judged, not_run: 0 })
+    Ok(Ran { outcomes, machine, not_judged, ..Ran::default() })
 }

@@ -1,4 +1,4 @@
-//! A driver that lies, hangs and ends its process at random: `vidmm check` survives it, and names what it did.
+//! A driver that lies, hangs, kills, forks and prints at random: `vidmm check` survives it, and names what it did.
 //!
 //! `examples/drivers/liar` logs each thing before it does it, so the report is compared with what has happened.
 
@@ -7,8 +7,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::common::c_driver::{can_build, made};
-use crate::common::{Scratch, workspace};
+use crate::common::c_driver::{bugs, can_build, check, made, with_all_bugs};
+use crate::common::{Run, Scratch, workspace};
 
 /// The figures of some runs.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ fn processes(log: &str) -> Vec<Process> {
 /// Whether an outcome is that of a process which has ended, or has not started.
 fn is_end(at: usize, outcome: &Value) -> bool {
     let mut rules = found(outcome).map(|found| found["rule"].as_str().unwrap_or_default());
-    (at > 0 && outcome["check"] == "start") || rules.any(|rule| ["CRASH", "EXIT", "HANG"].contains(&rule))
+    (at > 0 && outcome["check"] == "start") || rules.any(|rule| ["CRASH", "EXIT", "HANG", "KILL"].contains(&rule))
 }
 
 fn found(outcome: &Value) -> impl Iterator<Item = &Value> {
@@ -79,6 +79,8 @@ fn run(driver: &Path, seed: u64, worlds: u64, every: u64, survived: &mut Survive
     let outcomes = report["checks"].as_array().expect("there are checks");
     let processes = processes(&std::fs::read_to_string(log).expect("the driver has a log"));
     assert_eq!(report["not_run"], 0, "seed {seed}");
+    // A mebibyte a check, and what is said by vidmm.
+    assert!(run.stderr.len() < (outcomes.len() << 20) + (1 << 20), "seed {seed}: {} bytes", run.stderr.len());
     survived.checks += outcomes.len() as u64;
     survived.operations += outcomes.iter().filter_map(|outcome| outcome["builds"].as_u64()).sum::<u64>();
     let panics = outcomes.iter().flat_map(found).filter(|found| found["rule"] == "PANIC");
@@ -134,6 +136,92 @@ fn survives(wrapped: &str, operations: u64, worlds: u64, every: u64) -> Survived
         }
     }
     survived
+}
+
+/// Runs `vidmm check` on a mistake of `gpummu` in a world, with or without the programs of the system.
+fn planted(bug: &str, has_programs: bool) -> Run {
+    let number = bugs("gpummu").iter().position(|name| name == bug).expect("the driver has the mistake");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vidmm"));
+    command.arg("check").arg(with_all_bugs("gpummu", "")).args(["--replay", "world-1", "--hang", "1"]);
+    command.current_dir(workspace()).env("VIDMM_PLANTED", number.to_string());
+    if !has_programs {
+        command.env("PATH", "/nonexistent");
+    }
+    Run::new(format!("{bug}, with programs: {has_programs}"), &command.output().expect("it starts"))
+}
+
+/// Without `unshare` too: the supervisor is killed or stopped in place of vidmm, and what the driver starts ends with the check.
+#[test]
+fn a_driver_reaches_its_supervisor_alone() {
+    if !can_build() {
+        return;
+    }
+    let found = [
+        ("BUG_PARENT_KILLED", "KILL VIRTUAL_TRANSFER"),
+        ("BUG_PARENT_STOPPED", "KILL VIRTUAL_TRANSFER"),
+        ("BUG_GROUP_KILLED", "CRASH VIRTUAL_TRANSFER"),
+        ("BUG_DAEMON", "PROCESS"),
+        ("BUG_FORKS", "PROCESS"),
+    ];
+    for (bug, key) in found {
+        for has_programs in [true, false] {
+            let run = planted(bug, has_programs).expect(1);
+            assert!(run.stdout.contains(&format!("finding     {key}, in 1 check")), "{run}");
+            assert!(has_programs || run.stdout.contains("`unshare` does not work here"), "{run}");
+        }
+    }
+}
+
+#[test]
+fn a_library_whose_initialisation_spins_hangs_in_it() {
+    if !can_build() {
+        return;
+    }
+    let run = planted("BUG_CONSTRUCTOR_SPINS", true).expect(1);
+    assert!(run.stdout.contains("HANG, in 1 check: no answer in 1 s, in LibraryInitialisation"), "{run}");
+}
+
+#[test]
+fn output_beyond_a_mebibyte_is_left_out_and_said() {
+    if !can_build() {
+        return;
+    }
+    let run = planted("BUG_PRINTS", true).expect(0);
+    assert!(run.stdout.contains("remark      OUTPUT, in 1 check"), "{run}");
+    assert!((1 << 20..(1 << 20) + 4096).contains(&run.stderr.len()), "{} bytes", run.stderr.len());
+}
+
+#[test]
+fn a_hang_says_which_lock_is_held_and_a_leak_who_allocated() {
+    if !can_build() {
+        return;
+    }
+    let hang = planted("BUG_HANG_WITH_LOCK", true).expect(1);
+    assert!(hang.stdout.contains(", with a spin lock acquired at +0x"), "{hang}");
+    let leak = planted("BUG_CONTEXT_LEAK", true).expect(1);
+    assert!(leak.stdout.contains("tag 'GUMM', allocated in DxgkDdiCreateContext"), "{leak}");
+}
+
+#[test]
+fn the_call_that_takes_the_most_stack_is_told() {
+    if !can_build() {
+        return;
+    }
+    let run = check(&with_all_bugs("gpummu", ""), &["--replay", "world-1"]).expect(0);
+    assert!(run.stdout.lines().any(|line| line.starts_with("stack       DxgkDdi")), "{run}");
+    let deep = planted("BUG_DEEP_STACK", true).expect(1);
+    assert!(deep.stdout.contains("STACK, in 1 check: DxgkDdiBuildPagingBuffer takes 3"), "{deep}");
+}
+
+/// A small share of the next two tests.
+#[test]
+fn a_driver_that_misbehaves_often_is_survived() {
+    if !can_build() {
+        return;
+    }
+    let survived = survives("gpummu", 1_000, 4, 100);
+    assert!(survived.ends > 0 && survived.with_lies > 0, "{survived:?}");
+    assert_eq!(survived.unnamed, Vec::<String>::new(), "{survived:?}");
 }
 
 #[test]

@@ -2,8 +2,13 @@
 
 use super::*;
 
-pub const VIDMM_HOST_VERSION: u32 = 7;
+pub const VIDMM_HOST_VERSION: u32 = 8;
 pub const VIDMM_TEST_INTERFACE_VERSION: u32 = 5;
+
+/// The driver's stack is measured.
+pub const VIDMM_DRAWN_STACK: u32 = 2;
+/// Pageable pool is paged out at each rise to DISPATCH_LEVEL.
+pub const VIDMM_DRAWN_TRIM: u32 = 1;
 
 pub const VIDMM_TRANSLATION_MAPPED: u32 = 0;
 pub const VIDMM_TRANSLATION_ZERO: u32 = 1;
@@ -80,7 +85,7 @@ pub struct VIDMM_SHIM {
     pub GetCounts: unsafe extern "C" fn(*mut VIDMM_SHIM_COUNTS),
     pub CheckPool: unsafe extern "C" fn(),
     pub FailAt: unsafe extern "C" fn(u64),
-    pub BeginCall: unsafe extern "C" fn(u8),
+    pub BeginCall: unsafe extern "C" fn(u8, *const std::ffi::c_char),
     pub EndCall: unsafe extern "C" fn(BOOLEAN),
     pub SetTime: unsafe extern "C" fn(u64),
     pub GetIrql: unsafe extern "C" fn() -> u8,
@@ -89,8 +94,16 @@ pub struct VIDMM_SHIM {
     pub RetireMdl: unsafe extern "C" fn(*mut MDL),
     pub GetResources: unsafe extern "C" fn() -> *const c_void,
     pub MapRegisters: unsafe extern "C" fn(u64, usize) -> *mut c_void,
-    pub SetMachine: unsafe extern "C" fn(u64, u64, BOOLEAN),
+    pub SetMachine: unsafe extern "C" fn(u64, u64, BOOLEAN, u32),
     pub SetLastWords: unsafe extern "C" fn(*mut std::ffi::c_char, usize),
+    pub SetHeldLocks: unsafe extern "C" fn(*mut u64, u32),
+    pub ReportLeaks: unsafe extern "C" fn(u64),
     pub StepThreads: unsafe extern "C" fn(u64) -> BOOLEAN,
     pub GuardedCopy: unsafe extern "C" fn(u32, *const c_void, usize, BOOLEAN) -> *mut c_void,
+    pub PauseInCallbacks: unsafe extern "C" fn(*mut DXGKRNL_INTERFACE),
+    pub TakeDeepest: unsafe extern "C" fn(*mut *const std::ffi::c_char) -> u64,
+    pub VanishedCopy: unsafe extern "C" fn(u32, *const c_void, usize) -> *mut c_void,
+    pub NewMdlMemory: unsafe extern "C" fn(usize) -> *mut c_void,
+    pub HideMdlMemory: unsafe extern "C" fn(*mut c_void),
+    pub FreeMdlMemory: unsafe extern "C" fn(),
 }

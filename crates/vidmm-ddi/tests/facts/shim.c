@@ -15,8 +15,10 @@ static const VIDMM_SHIM *g_Shim;
 static char g_Order[64];
 static char g_Reports[512];
 
+static char g_Message[256];
+
 static VOID Report(const char *Rule, const char *Message) {
-    (void)Message;
+    strncpy(g_Message, Message, sizeof(g_Message) - 1);
     strncat(g_Reports, Rule, sizeof(g_Reports) - strlen(g_Reports) - 1);
     strncat(g_Reports, " ", sizeof(g_Reports) - strlen(g_Reports) - 1);
 }
@@ -71,7 +73,7 @@ static void DpcsRunWhenTheLevelFalls(void) {
     CHECK(!KeInsertQueueDpc(&Two, (PVOID) "b", NULL) && IsOrder(""));
     KeLowerIrql(Irql);
     CHECK(IsOrder("2a1"));
-    g_Shim->BeginCall(DIRQL);
+    g_Shim->BeginCall(DIRQL, "f");
     CHECK(KeInsertQueueDpc(&One, NULL, NULL) && KeInsertQueueDpc(&Two, NULL, NULL) && KeRemoveQueueDpc(&One));
     CHECK(!KeRemoveQueueDpc(&One) && IsOrder(""));
     g_Shim->EndCall(FALSE);
@@ -82,7 +84,7 @@ static void WorkItemsRunBehindTheOutermostCall(void) {
     PIO_WORKITEM WorkItem = IoAllocateWorkItem(NULL);
     VIDMM_SHIM_COUNTS Counts;
     KEVENT Event;
-    g_Shim->BeginCall(PASSIVE_LEVEL);
+    g_Shim->BeginCall(PASSIVE_LEVEL, "f");
     IoQueueWorkItem(WorkItem, WorkRoutine, DelayedWorkQueue, NULL);
     g_Shim->EndCall(FALSE);
     CHECK(IsOrder(""));
@@ -317,6 +319,133 @@ static void TestExceptions(void) {
     CHECK(!MmIsAddressValid(NULL) && MmIsAddressValid(&Somewhere));
 }
 
+/* ---- Rules of Driver Verifier ---- */
+
+static void PageablePoolIsForLowLevels(void) {
+    volatile BYTE *Pageable;
+    KIRQL Irql;
+    KSPIN_LOCK Lock;
+    g_Shim->SetMachine(0, (1ull << 34) - 1, FALSE, VIDMM_DRAWN_TRIM);
+    Pageable = (volatile BYTE *)ExAllocatePool2(POOL_FLAG_PAGED, 100, 1);
+    Pageable[99] = 7;
+    KeInitializeSpinLock(&Lock);
+    KeAcquireSpinLock(&Lock, &Irql);
+    KeReleaseSpinLock(&Lock, Irql);
+    CHECK(Pageable[99] == 7 && IsReported(""));
+    KeAcquireSpinLock(&Lock, &Irql);
+    CHECK(Pageable[99] == 7 && IsReported("SHIM-IRQL ") && Pageable[98] == 0 && IsReported(""));
+    KeReleaseSpinLock(&Lock, Irql);
+    KeRaiseIrql(DISPATCH_LEVEL, &Irql);
+    ExFreePool(ExAllocatePool2(POOL_FLAG_PAGED, 1, 1));
+    CHECK(IsReported("SHIM-IRQL SHIM-IRQL "));
+    KeLowerIrql(Irql);
+    KeInitializeSpinLock((PKSPIN_LOCK)(ULONG_PTR)Pageable);
+    KeInitializeEvent((PKEVENT)(ULONG_PTR)Pageable, NotificationEvent, FALSE);
+    KeInitializeTimer((PKTIMER)(ULONG_PTR)Pageable);
+    CHECK(IsReported("SHIM-POOL-PAGED SHIM-POOL-PAGED SHIM-POOL-PAGED "));
+    ExFreePool((PVOID)(ULONG_PTR)Pageable);
+    g_Shim->SetMachine(0, (1ull << 34) - 1, FALSE, 0);
+}
+
+/* A DPC may run on another processor when the timer is cancelled. */
+static void CancelledTimersAreWaitedFor(void) {
+    struct WATCH {
+        KTIMER Timer;
+        KDPC Dpc;
+    } *Block;
+    int HasFired, IsFlushed;
+    for (HasFired = 0; HasFired < 2; HasFired++) {
+        for (IsFlushed = 0; IsFlushed < 2; IsFlushed++) {
+            Block = (struct WATCH *)ExAllocatePool2(POOL_FLAG_NON_PAGED, sizeof(*Block), 1);
+            KeInitializeTimer(&Block->Timer);
+            KeInitializeDpc(&Block->Dpc, DpcRoutine, (PVOID) "t");
+            g_Shim->SetTime(0);
+            KeSetTimerEx(&Block->Timer, In(10), 1, &Block->Dpc);
+            if (HasFired) {
+                g_Shim->SetTime(1000);
+            }
+            CHECK(IsOrder(HasFired ? "t" : "") && KeCancelTimer(&Block->Timer));
+            if (IsFlushed) {
+                KeFlushQueuedDpcs();
+            }
+            ExFreePool(Block);
+            CHECK(IsReported(HasFired && !IsFlushed ? "SHIM-DEFERRED " : ""));
+        }
+    }
+}
+
+static void HeldLocksHaveAPlace(void) {
+    UINT64 Places[2] = {0, 0};
+    FAST_MUTEX Mutex;
+    KSPIN_LOCK Lock;
+    KIRQL Irql;
+    g_Shim->SetHeldLocks(Places, 2);
+    ExInitializeFastMutex(&Mutex);
+    KeInitializeSpinLock(&Lock);
+    ExAcquireFastMutex(&Mutex);
+    KeAcquireSpinLock(&Lock, &Irql);
+    CHECK(Places[0] >> 48 == 2 && Places[1] >> 48 == 1 && (Places[1] & 0xFFFFFFFFFFFFull) < (1 << 20));
+    KeReleaseSpinLock(&Lock, Irql);
+    ExReleaseFastMutex(&Mutex);
+    CHECK(Places[0] == 0 && Places[1] == 0);
+    g_Shim->SetHeldLocks(NULL, 0);
+}
+
+static void LeaksHaveATagAndACall(void) {
+    VIDMM_SHIM_COUNTS Before;
+    PVOID Blocks[3];
+    int At;
+    g_Shim->GetCounts(&Before);
+    g_Shim->BeginCall(PASSIVE_LEVEL, "DxgkDdiCreateDevice");
+    Blocks[0] = ExAllocatePool2(POOL_FLAG_NON_PAGED, 8, 0x41414141);
+    Blocks[1] = ExAllocatePool2(POOL_FLAG_PAGED, 16, 0x41414141);
+    g_Shim->EndCall(TRUE);
+    g_Shim->BeginCall(PASSIVE_LEVEL, "DxgkDdiCreateContext");
+    Blocks[2] = ExAllocatePool2(POOL_FLAG_NON_PAGED, 8, 0x41414141);
+    g_Shim->EndCall(TRUE);
+    g_Message[0] = 0;
+    g_Shim->ReportLeaks(Before.Allocations);
+    CHECK(IsReported("SHIM-POOL-LEAK SHIM-POOL-LEAK ") && strstr(g_Message, "tag 'AAAA', allocated in DxgkDdiCreateContext"));
+    for (At = 0; At < 3; At++) {
+        ExFreePoolWithTag(Blocks[At], 0x41414141);
+    }
+    g_Shim->ReportLeaks(Before.Allocations);
+    CHECK(IsReported(""));
+}
+
+__attribute__((noinline)) static void TakeStack(SIZE_T Size) {
+    volatile BYTE *Local = (volatile BYTE *)__builtin_alloca(Size);
+    Local[0] = Local[Size - 1] = 1;
+}
+
+/* The callback takes 64 KiB of another stack in Windows. */
+static BOOLEAN Deep(HANDLE Device) {
+    (void)Device;
+    TakeStack(64 << 10);
+    return TRUE;
+}
+
+static void StackIsMeasuredWithoutCallbacks(void) {
+    DXGKRNL_INTERFACE Interface;
+    const char *Name;
+    UINT64 Bytes;
+    RtlZeroMemory(&Interface, sizeof(Interface));
+    Interface.DxgkCbQueueDpc = Deep;
+    g_Shim->SetMachine(0, (1ull << 34) - 1, FALSE, VIDMM_DRAWN_STACK);
+    g_Shim->PauseInCallbacks(&Interface);
+    g_Shim->BeginCall(PASSIVE_LEVEL, "DxgkDdiPatch");
+    TakeStack(10 << 10);
+    Interface.DxgkCbQueueDpc(NULL);
+    g_Shim->EndCall(TRUE);
+    g_Shim->BeginCall(PASSIVE_LEVEL, "DxgkDdiRender");
+    TakeStack(3 << 10);
+    g_Shim->EndCall(TRUE);
+    Bytes = g_Shim->TakeDeepest(&Name);
+    CHECK(Bytes > (10 << 10) && Bytes < (12 << 10) && strcmp(Name, "DxgkDdiPatch") == 0);
+    CHECK(g_Shim->TakeDeepest(&Name) == 0);
+    g_Shim->SetMachine(0, (1ull << 34) - 1, FALSE, 0);
+}
+
 int main(void) {
     VIDMM_HOST Host;
     RtlZeroMemory(&Host, sizeof(Host));
@@ -334,5 +463,10 @@ int main(void) {
     TestMemory();
     TestWaits();
     TestExceptions();
+    PageablePoolIsForLowLevels();
+    CancelledTimersAreWaitedFor();
+    HeldLocksHaveAPlace();
+    LeaksHaveATagAndACall();
+    StackIsMeasuredWithoutCallbacks();
     return 0;
 }

@@ -98,4 +98,21 @@ bugs! {
     power_that_stays_off: BUG_SLEEPS_ON by "SYN-13" in "1..60";
     pixels_that_are_bytes: BUG_DESCRIBED_IN_BYTES with WITHOUT_TEST_INTERFACE by "DDI-DESCRIBE";
     a_smashed_stack: BUG_SMASHED_STACK by "CRASH VIRTUAL_TRANSFER";
+    a_parent_that_is_killed: BUG_PARENT_KILLED by "KILL VIRTUAL_TRANSFER";
+    a_parent_that_is_stopped: BUG_PARENT_STOPPED by "KILL VIRTUAL_TRANSFER";
+    a_group_that_is_killed: BUG_GROUP_KILLED by "CRASH VIRTUAL_TRANSFER";
+    every_process_that_is_killed: BUG_ALL_KILLED by "KILL VIRTUAL_TRANSFER";
+    a_process_that_goes_on: BUG_DAEMON by "PROCESS";
+    processes_that_start_processes: BUG_FORKS by "PROCESS";
+    output_beyond_measure: BUG_PRINTS by "OUTPUT";
+    transfers_that_take_long: BUG_SLOW_TRANSFER by "SLOW";
+    an_initialisation_that_does_not_end: BUG_CONSTRUCTOR_SPINS by "HANG";
+    a_hang_with_a_lock: BUG_HANG_WITH_LOCK by "HANG VIRTUAL_TRANSFER";
+    a_stack_that_is_too_deep: BUG_DEEP_STACK by "STACK";
+    pageable_pool_with_a_lock_held: BUG_PAGED_AT_DISPATCH by "SHIM-IRQL";
+    a_lock_in_pageable_pool: BUG_PAGED_LOCK by "SHIM-POOL-PAGED";
+    an_event_in_pageable_pool: BUG_PAGED_EVENT by "SHIM-POOL-PAGED";
+    a_timer_in_pageable_pool: BUG_PAGED_TIMER by "SHIM-POOL-PAGED";
+    pageable_pool_that_is_allocated_with_a_lock_held: BUG_PAGED_ALLOCATED_LATE by "SHIM-IRQL";
+    a_timer_whose_dpc_is_not_waited_for: BUG_TIMER_NOT_FLUSHED with WITH_DEFERRED by "SHIM-DEFERRED" in "1..2";
 }

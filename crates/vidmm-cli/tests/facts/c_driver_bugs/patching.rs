@@ -41,6 +41,7 @@ bugs! {
     an_end_that_is_forged_in_a_build: BUG_FORGED_IN_BUILD by "SYN-13";
     an_end_that_is_forged_at_submission: BUG_FORGED_AT_SUBMISSION by "SYN-13";
     a_list_of_pages_that_outlives_its_packet: BUG_MDL_KEPT by "BPB-20 TRANSFER";
+    a_list_of_pages_that_is_read_late: BUG_MDL_READ_LATE by "SHIM-MDL" in "1..14";
     a_patch_of_another_dma_buffer: BUG_PATCH_LAST_RENDERED by "PAT-10" in "1..60";
     a_handle_that_is_not_released: BUG_HANDLE_NOT_RELEASED by "SHIM-HANDLE";
     a_handle_that_is_released_twice: BUG_HANDLE_RELEASED_TWICE by "SHIM-HANDLE";
@@ -49,6 +50,7 @@ bugs! {
     a_dpc_that_is_told_in_the_interrupt: BUG_DPC_IN_INTERRUPT by "SHIM-IRQL";
     an_open_allocation_that_is_kept: BUG_CLOSE_LEAK by "SHIM-POOL-LEAK";
     a_resource_that_is_created_anew: BUG_RESOURCE_ANEW with WITHOUT_TEST_INTERFACE by "SHIM-POOL-LEAK";
+    memory_of_a_user_that_is_believed: BUG_USER_MEMORY_BELIEVED by "CRASH" in "1..12";
     private_data_of_paging_that_ends_behind_its_end: BUG_PAGING_DATA_TOO_FAR with WITH_KEPT_POINTERS by "BPB-02 FILL";
     a_queue_that_runs_backwards: BUG_NEWEST_FIRST with WITH_QUEUE by "SYN-13" in "1..60";
     a_byte_far_behind_a_dma_buffer: BUG_FAR_BEHIND by "BPB-02 FILL";

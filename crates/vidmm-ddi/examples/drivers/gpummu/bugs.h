@@ -104,6 +104,23 @@ enum {
     BUG_POWER_REFUSED,            /* SetPowerState fails on the way to D3 */
     BUG_SLEEPS_ON,                /* SetPowerState leaves the hardware without power on the way to D0 */
     BUG_DESCRIBED_IN_BYTES,       /* DescribeAllocation names the bytes of a row for its pixels */
+    BUG_PARENT_KILLED,            /* a transfer kills the parent of its process */
+    BUG_PARENT_STOPPED,           /* a transfer stops the parent of its process */
+    BUG_GROUP_KILLED,             /* a transfer kills the group of its process */
+    BUG_ALL_KILLED,               /* a transfer kills every process that it can, if no others are among them */
+    BUG_DAEMON,                   /* a transfer starts a process in a session of its own, which goes on */
+    BUG_FORKS,                    /* a transfer starts processes that start processes */
+    BUG_PRINTS,                   /* a transfer prints 8 MiB */
+    BUG_SLOW_TRANSFER,            /* a transfer takes 0.7 s */
+    BUG_CONSTRUCTOR_SPINS,        /* the library's initialisation does not end */
+    BUG_HANG_WITH_LOCK,           /* a transfer does not return, and holds a spin lock */
+    BUG_DEEP_STACK,               /* a transfer has 32 KiB of local variables */
+    BUG_PAGED_AT_DISPATCH,        /* an allocation in pageable pool is read with a spin lock held */
+    BUG_PAGED_LOCK,               /* a spin lock is in pageable pool */
+    BUG_PAGED_EVENT,              /* an event is in pageable pool */
+    BUG_PAGED_TIMER,              /* a timer is in pageable pool */
+    BUG_PAGED_ALLOCATED_LATE,     /* pageable pool is allocated with a spin lock held */
+    BUG_TIMER_NOT_FLUSHED,        /* StopDevice cancels the timer, and does not wait for its DPC */
     /* With WITHOUT_ENTRIES=1: */
     BUG_ENTRY_OF_NEIGHBOUR        /* the last of several entries leads to the page behind */
 };

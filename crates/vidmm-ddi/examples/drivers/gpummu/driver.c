@@ -6,6 +6,8 @@
 #include "dispmprt.h"
 #include "gpu.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -283,7 +285,9 @@ static VOID StopDeferred(ADAPTER *Adapter) {
     if (!BUG(TIMER_LEFT)) {
         KeCancelTimer(&Adapter->Watch);
     }
-    KeFlushQueuedDpcs();
+    if (!BUG(TIMER_NOT_FLUSHED)) {
+        KeFlushQueuedDpcs();
+    }
     if (!BUG(WORK_ITEM_LEFT)) {
         IoFreeWorkItem(Adapter->InterruptWork);
     }
@@ -441,6 +445,9 @@ static NTSTATUS CreateProcess(const HANDLE hAdapter, DXGKARG_CREATEPROCESS *Crea
         return STATUS_NO_MEMORY;
     }
     Process->AddressSpace = ++Adapter->LastAddressSpace;
+    if (BUG(PAGED_ALLOCATED_LATE)) {
+        ExFreePoolWithTag(ExAllocatePool2(POOL_FLAG_PAGED, 64, TAG), TAG);
+    }
     KeReleaseSpinLock(&Adapter->Lock, Irql);
     Create->hKmdProcess = Process;
     return STATUS_SUCCESS;
@@ -549,9 +556,27 @@ static NTSTATUS CreateOne(DXGK_ALLOCATIONINFO *Info) {
     return STATUS_SUCCESS;
 }
 
+/* Objects of the kernel where they must not be. */
+static VOID UsePageablePool(VOID) {
+    VOID *Pageable = ExAllocatePool2(POOL_FLAG_PAGED, 4096, TAG);
+    if (Pageable == NULL) {
+        return;
+    }
+    if (BUG(PAGED_LOCK)) {
+        KeInitializeSpinLock((PKSPIN_LOCK)Pageable);
+    } else if (BUG(PAGED_EVENT)) {
+        KeInitializeEvent((PKEVENT)Pageable, NotificationEvent, FALSE);
+    } else if (BUG(PAGED_TIMER)) {
+        KeInitializeTimer((PKTIMER)Pageable);
+    }
+    ExFreePoolWithTag(Pageable, TAG);
+}
+
 static NTSTATUS CreateAllocation(const HANDLE hAdapter, DXGKARG_CREATEALLOCATION *Create) {
     UINT At;
-    UNREFERENCED_PARAMETER(hAdapter);
+    if (BUG(PAGED_LOCK) || BUG(PAGED_EVENT) || BUG(PAGED_TIMER)) {
+        UsePageablePool();
+    }
     for (At = 0; At < Create->NumAllocations; At++) {
         NTSTATUS Status = CreateOne(&Create->pAllocationInfo[At]);
         if (!NT_SUCCESS(Status)) {
@@ -563,7 +588,15 @@ static NTSTATUS CreateAllocation(const HANDLE hAdapter, DXGKARG_CREATEALLOCATION
             }
             return Status;
         }
+        if (BUG(PAGED_AT_DISPATCH)) {
+            ADAPTER *Adapter = (ADAPTER *)hAdapter;
+            KIRQL Irql;
+            KeAcquireSpinLock(&Adapter->Lock, &Irql);
+            ((volatile ALLOCATION *)Create->pAllocationInfo[At].hAllocation)->Size |= 0;
+            KeReleaseSpinLock(&Adapter->Lock, Irql);
+        }
     }
+    UNREFERENCED_PARAMETER(hAdapter);
     return STATUS_SUCCESS;
 }
 
@@ -676,7 +709,61 @@ static NTSTATUS Full(void) {
 /* The size of the last transfer in 64 KiB, for mistakes that differ from check to check. */
 static UINT64 g_TransferSize;
 
+__attribute__((constructor)) static void Initialise(void) {
+    while (BUG(CONSTRUCTOR_SPINS)) {
+    }
+}
+
+/* Whether the driver is in a separate space of process numbers: a signal to every process stays there. */
+static BOOLEAN HasOwnNumbers(void) {
+    char Link[32] = "";
+    return readlink("/proc/self", Link, sizeof(Link) - 1) > 0 && atoi(Link) != getpid();
+}
+
+static void UseStack(void) {
+    volatile char Local[32 << 10];
+    Local[0] = Local[sizeof(Local) - 1] = 0;
+}
+
+static void StartProcesses(void) {
+    int Depth;
+    if (fork() == 0) {
+        setsid();
+        for (Depth = 0; BUG(FORKS) && Depth < 5; Depth++) {
+            fork();
+        }
+        for (;;) {
+            pause();
+        }
+    }
+}
+
+/* To processes and to the output. */
+static void MisbehaveOutside(void) {
+    int At;
+    if (BUG(PARENT_KILLED) || BUG(PARENT_STOPPED)) {
+        kill(getppid(), BUG(PARENT_KILLED) ? SIGKILL : SIGSTOP);
+        sleep(1);
+    } else if (BUG(GROUP_KILLED)) {
+        kill(0, SIGKILL);
+    } else if (BUG(ALL_KILLED) && HasOwnNumbers()) {
+        kill(-1, SIGKILL);
+        sleep(1);
+    } else if (BUG(DAEMON) || BUG(FORKS)) {
+        StartProcesses();
+    } else if (BUG(PRINTS)) {
+        for (At = 0; At < 8 << 10; At++) {
+            fprintf(stderr, "%1023d\n", At);
+        }
+    } else if (BUG(SLOW_TRANSFER)) {
+        usleep(700000);
+    } else if (BUG(DEEP_STACK)) {
+        UseStack();
+    }
+}
+
 static void Misbehave(void) {
+    MisbehaveOutside();
     if (BUG(CRASH)) {
         *(volatile int *)0 = 1;
     } else if (BUG(ASSERTION)) {
@@ -733,6 +820,12 @@ static NTSTATUS BuildTransfer(ADAPTER *Adapter, DXGKARG_BUILDPAGINGBUFFER *Build
     UINT64 Size = Transfer->TransferSizeInBytes;
     g_TransferSize = Size >> 16;
     Misbehave();
+    if (BUG(HANG_WITH_LOCK)) {
+        KIRQL Irql;
+        KeAcquireSpinLock(&Adapter->Lock, &Irql);
+        for (volatile int Forever = 1; Forever;) {
+        }
+    }
     Adapter->LastTransferSource = From;
     if (BUG(SWAPPED_TRANSFER)) {
         From = Transfer->DestinationVirtualAddress;

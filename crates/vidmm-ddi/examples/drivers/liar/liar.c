@@ -1,5 +1,5 @@
 /*
- * A driver that misbehaves at random, to try vidmm: not one to learn from. It is a reference driver whose table is wrapped.
+ * A driver that misbehaves at random, to try vidmm: no driver to learn from. The driver is a reference driver with a wrapped table.
  * Now and then a function lies, hangs, or ends the process.
  *
  * LIAR_SEED chooses, LIAR_EVERY says how many calls there are to one that misbehaves, and LIAR_LOG names a file to which a line
@@ -9,12 +9,14 @@
  *     adapter                an adapter is added
  *     lie FUNCTION           the contract is broken
  *     odd FUNCTION           something is changed that the contract may allow, or that leads to a crash
- *     CRASH, EXIT or HANG    the process ends here
+ *     CRASH, EXIT, HANG      the process ends here
+ *     KILL                   the parent process ends here, or stands still
  */
 #include "dispmprt.h"
 #include "vidmm_test.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -74,10 +76,72 @@ static int Recurse(UINT64 Depth) {
     return Depth == 0 ? 0 : Recurse(Depth - 1) + Frame[0];
 }
 
+/* Whether the driver is in a separate space of process numbers: a signal to every process stays there. */
+static BOOLEAN HasOwnNumbers(void) {
+    char Link[32] = "";
+    return readlink("/proc/self", Link, sizeof(Link) - 1) > 0 && atoi(Link) != getpid();
+}
+
+static void Wait(void) {
+    for (;;) {
+        pause();
+    }
+}
+
+/* Signals to processes around the driver. */
+static void Kill(void) {
+    switch (Below(4)) {
+    case 0:
+        Note("KILL", "the parent is killed");
+        kill(getppid(), SIGKILL);
+        break;
+    case 1:
+        Note("KILL", "the parent is stopped");
+        kill(getppid(), SIGSTOP);
+        break;
+    case 2:
+        if (HasOwnNumbers()) {
+            Note("KILL", "all are killed");
+            kill(-1, SIGKILL);
+            break;
+        }
+        /* Fall through. */
+    default:
+        Note("CRASH", "the group is killed");
+        kill(0, SIGKILL);
+    }
+    Wait();
+}
+
+/* Processes without an end, and much output. */
+static void Fork(void) {
+    char Text[1024];
+    UINT At, Kind = (UINT)Below(4);
+    if (Kind == 3) {
+        Note("odd", "3 MiB are printed");
+        memset(Text, 'x', sizeof(Text));
+        for (At = 0; At < 3 << 10; At++) {
+            fwrite(Text, 1, sizeof(Text), stderr);
+        }
+        return;
+    }
+    Note("lie", "a process is started");
+    if (fork() == 0) {
+        if (Kind > 0) {
+            setsid();
+        }
+        for (At = 0; Kind == 2 && At < 4; At++) {
+            fork();
+        }
+        fprintf(stderr, "a process of the driver goes on\n");
+        Wait();
+    }
+}
+
 static void End(void) {
     struct rlimit NoCore = {0, 0};
     setrlimit(RLIMIT_CORE, &NoCore);
-    switch (Below(9)) {
+    switch (Below(12)) {
     case 0:
         Note("CRASH", "a null pointer is followed");
         *(volatile int *)0 = 1;
@@ -116,11 +180,12 @@ static void End(void) {
         for (volatile int Forever = 1; Forever;) {
         }
         break;
-    default:
+    case 8:
         Note("HANG", "a wait");
-        for (;;) {
-            pause();
-        }
+        Wait();
+        break;
+    default:
+        Kill();
     }
 }
 
@@ -130,8 +195,14 @@ static BOOLEAN Draw(const char *Function) {
     if (Below(g_Every) != 0) {
         return FALSE;
     }
-    if (Below(12) == 0) {
+    switch (Below(24)) {
+    case 0:
+    case 1:
         End();
+        break;
+    case 2:
+        Fork();
+        return FALSE;
     }
     return TRUE;
 }

@@ -48,6 +48,7 @@ enum {
     BUG_FORGED_IN_BUILD,           /* BuildPagingBuffer reports the end of a packet that is not submitted */
     BUG_FORGED_AT_SUBMISSION,      /* SubmitCommand reports the end of its packet, which the hardware has not run */
     BUG_MDL_KEPT,                  /* the list of the first transfer serves all later ones */
+    BUG_MDL_READ_LATE,             /* a transfer reads the size of the list of the transfer before */
     BUG_PATCH_LAST_RENDERED,       /* Patch writes into the DMA buffer of the last call of Render */
     BUG_HANDLE_NOT_RELEASED,       /* the data of an allocation is acquired, and never released */
     BUG_HANDLE_RELEASED_TWICE,     /* data that was acquired twice is released twice by the first handle */
@@ -66,6 +67,7 @@ enum {
     BUG_STRUCT_OVERRUN,            /* Render writes behind DXGKARG_RENDER */
     BUG_OUTPUT_OVERRUN,            /* QueryAdapterInfo writes behind OutputDataSize */
     BUG_INTERFACE_READ_BEHIND,     /* StartDevice reads behind DXGKRNL_INTERFACE */
+    BUG_USER_MEMORY_BELIEVED,      /* Render reads the user's memory without __try */
     BUG_RESOURCE_ANEW,             /* an allocation that is added to a resource gets a resource of its own */
     BUG_MISSED_FENCE,              /* QueryCurrentFence does not report an end whose interrupt was lost */
     /* With WITH_KEPT_POINTERS=1: */

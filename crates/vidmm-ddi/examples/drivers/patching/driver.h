@@ -58,6 +58,7 @@ NTSTATUS BuildPagingBuffer(const HANDLE hAdapter, DXGKARG_BUILDPAGINGBUFFER *Bui
 
 /* render.c */
 NTSTATUS Render(const HANDLE hContext, DXGKARG_RENDER *Render);
+NTSTATUS TranslateCommands(const HANDLE hContext, DXGKARG_RENDER *Render);
 NTSTATUS Patch(const HANDLE hAdapter, const DXGKARG_PATCH *Patch);
 /* The bytes of the DMA buffer at this address with this private data; 0 if the data is of no such buffer. The pointer may be NULL. */
 UINT RenderedSize(const VOID *PrivateData, UINT Size, const VOID *DmaBuffer, UINT64 Address);

@@ -35,6 +35,11 @@ static UINT64 AddressOfPage(const DXGKARG_BUILDPAGINGBUFFER *Build, UINT Segment
         Kept = Page == 0 && Kept == NULL ? Mdl : Kept;
         Mdl = Before;
     }
+    if (BUG(MDL_READ_LATE) && Page == 0) {
+        static MDL *Before;
+        Page += Before != NULL && MmGetMdlByteCount(Before) == 1; /* never */
+        Before = Mdl;
+    }
     if (BUG(FIRST_PAGE_COUNTED_ON)) {
         return SystemAddress(MmGetMdlPfnArray(Mdl)[0] + Page);
     }

@@ -85,7 +85,7 @@ UINT RenderedSize(const VOID *PrivateData, UINT Size, const VOID *DmaBuffer, UIN
 }
 
 /* MultipassOffset is where the commands begin that earlier calls have not translated: a split point. Each call fills a new DMA buffer. */
-NTSTATUS Render(const HANDLE hContext, DXGKARG_RENDER *Render) {
+NTSTATUS TranslateCommands(const HANDLE hContext, DXGKARG_RENDER *Render) {
     NTSTATUS Status = CheckCommands(Render, SLOTS, SizeOf);
     BYTE *DmaBuffer = (BYTE *)Render->pDmaBuffer;
     UINT Start = Render->MultipassOffset, End, At;
