@@ -126,7 +126,7 @@ class Policies(unittest.TestCase):
         for policy, rules in [(Fifo, []), (Lru, []), (Absent, ["POL-01"]), (Raises, ["POL-03"])]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", vidmm.PolicyWarning)
-                judged = vidmm.sim("1..40", policy, steps=300)
+                judged = vidmm.sim("1..40", policy, profile="rivals", steps=300)
             self.assertEqual([one.rule for one in judged.broken], rules)
             self.assertEqual((judged.holds, judged.text.split()[-2:]), (not rules, ["found", "0"]), judged.text)
 

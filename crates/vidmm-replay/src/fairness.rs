@@ -1,4 +1,4 @@
-//! Fairness: how evenly the processes of a trace pay for the memory that they share.
+//! Fairness: how evenly the processes of a trace pay for sharing the memory.
 
 use crate::{Object, PlayError, PlayOptions, References, Setup, Step, Trace, TraceError, Use, is_exact, play, study};
 
@@ -6,7 +6,7 @@ use crate::{Object, PlayError, PlayOptions, References, Setup, Step, Trace, Trac
 #[derive(Debug)]
 pub struct Alone {
     trace: Trace,
-    /// The number of submissions that the figures leave out.
+    /// The number of submissions before the figures begin.
     warm_up: usize,
 }
 
@@ -18,7 +18,7 @@ pub struct Alone {
 pub fn alone(trace: &Trace, warm_up: usize) -> Result<Vec<Alone>, TraceError> {
     let (page, processes) = (trace.measure().page, trace.measure().processes);
     let mut all = vec![(References::with_page(trace.name(), page), 0); processes as usize];
-    // Each object with its process, and its number there once it is used.
+    // Each object. Once used, an object has a process, and a number in the trace of the process.
     let mut objects: Vec<(Object, Option<(u32, u32)>)> = Vec::new();
     let (mut stream, mut step, mut number) = (trace.open(false)?, Step::default(), 0);
     while stream.read(&mut step)? {
@@ -41,10 +41,10 @@ pub fn alone(trace: &Trace, warm_up: usize) -> Result<Vec<Alone>, TraceError> {
     Ok(all.into_iter().map(alone).collect())
 }
 
-/// The fairness of a run in which the processes brought in so many bytes: 1 if all pay equally, and 0 at the least.
+/// The fairness of a run in which the processes brought in these `bytes_in`: 1 if all pay equally, and 0 at the least.
 ///
-/// A process pays by a quotient: the bytes that it brings in beside the others, divided by the bytes that it brings in alone, with the
-/// same memory and policy. Fairness is the smallest quotient, divided by the largest (Gabor, Weiss and Mendelson, MICRO 2006).
+/// Alone, a process has the same memory and policy. A process pays by a quotient: the bytes in of the run, divided by the bytes in
+/// alone. Fairness is the smallest quotient, divided by the largest (Gabor, Weiss and Mendelson, MICRO 2006).
 ///
 /// # Errors
 ///

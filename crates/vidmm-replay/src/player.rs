@@ -216,10 +216,10 @@ struct Program {
     device: DeviceId,
     queue: PagingQueueId,
     context: ContextId,
-    /// The objects of its submission before, if the list is kept, and the number of that submission.
+    /// The objects of the last submission, if the list is kept, and the number of the submission.
     listed: Vec<u32>,
     last: u32,
-    /// Bytes of its objects that had no content yet.
+    /// Bytes of objects without content before the first use.
     bytes_made: u64,
     /// Bytes that passed by.
     bytes_passed: u64,
@@ -360,7 +360,7 @@ impl<'a> Player<'a> {
         self.programs.iter().map(|program| program.bytes_made).sum()
     }
 
-    /// The allocation of an object, which process number `by` makes at its first use.
+    /// The allocation of an object; process number `by` makes the allocation at the first use.
     fn instance(&mut self, by: usize, at: usize) -> Result<AllocationId, CreateError> {
         if let Some(allocation) = self.instances[at].allocation {
             return Ok(allocation);

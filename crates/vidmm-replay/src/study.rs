@@ -18,9 +18,9 @@ use crate::{
     trace::{Step, Trace},
 };
 
-/// Whether a study chooses the victims that the manager chooses: there is one process, at most two submissions are in flight, and the policy does not care for
-/// the moment at which a dropped object is gone. The manager has another such moment than the study. S3-FIFO cares for ghosts and for
-/// newcomers before the first victim, and so do the shadows of `predict`.
+/// Whether a study chooses the manager's victims: a process submits alone, at most two submissions are in flight, and the policy does not
+/// care for the moment at which a dropped object is gone. The manager has another such moment than the study. S3-FIFO cares for ghosts
+/// and for newcomers before the first victim, and so do the shadows of `predict`.
 pub fn is_exact(trace: &Trace, options: &PlayOptions) -> bool {
     trace.measure().processes <= 1
         && options.setup.in_flight <= 2
