@@ -43,7 +43,8 @@ class Lru:
         self.order.move_to_end(slot)
 
     def victim(self, candidates):
-        return next(slot for slot in self.order if slot in candidates)
+        # An allocation without a use has a place, if the processor has locked the allocation.
+        return next((slot for slot in self.order if slot in candidates), candidates.first_from())
 
     def left(self, slot, size, memory):
         self.order.pop(slot, None)
