@@ -43,7 +43,8 @@ class Lru:
         self.order.move_to_end(slot)
 
     def victim(self, candidates):
-        return next(slot for slot in self.order if slot in candidates)
+        # An allocation without a use has a place, if the processor has locked the allocation.
+        return next((slot for slot in self.order if slot in candidates), candidates.first_from())
 
     def left(self, slot, size, memory):
         self.order.pop(slot, None)
@@ -113,8 +114,22 @@ class Policies(unittest.TestCase):
             replayed([3])
 
     def test_every_rule_holds_under_a_policy_in_python(self):
-        for policy in [Fifo, Lru]:
-            self.assertTrue(vidmm.sim("1..10", policy, steps=300).holds)
+        """The property test of every policy: `crates/vidmm-cli/tests/facts/own_policy.rs` makes the same call for Rust and C."""
+
+        class Absent(Lru):
+            def victim(self, candidates):
+                return 10**9
+
+        class Raises(Fifo):
+            def rank(self, slot):
+                raise LookupError
+
+        for policy, rules in [(Fifo, []), (Lru, []), (Absent, ["POL-01"]), (Raises, ["POL-03"])]:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", vidmm.PolicyWarning)
+                judged = vidmm.sim("1..40", policy, profile="rivals", steps=300)
+            self.assertEqual([one.rule for one in judged.broken], rules)
+            self.assertEqual((judged.holds, judged.text.split()[-2:]), (not rules, ["found", "0"]), judged.text)
 
 
 class Mistakes(unittest.TestCase):
@@ -220,11 +235,19 @@ class Traces(unittest.TestCase):
     def test_requests_have_sizes_and_operations(self):
         rows = vidmm.replay([["a", ("b", PAGE), ("a", PAGE, "write"), ("a", PAGE, "delete")]], "lru", "100%").to_arrow()
         self.assertEqual(rows["footprint_bytes"].to_pylist(), [2 * PAGE])
-        for wrong, right in [([("a", 1)], "is no trace"), ([[()]], "is no request"), ([[("a", 1, "read", 1)]], "is no request")]:
+        for wrong, right in [([("a", 1)], "is no trace"), ([[()]], "is no request"), ([[("a", 1, "read", 1, 1)]], "is no request")]:
             with self.assertRaisesRegex(TypeError, right):
                 vidmm.replay(wrong, "lru", "100%")
+        with self.assertRaisesRegex(TypeError, "is no request"):
+            vidmm.replay([[("a", 1, "read", "one"), ("a", 1, "read")]], "lru", "100%")
         with self.assertRaisesRegex(vidmm.Error, "trace-1.csv"):
             vidmm.replay([[("a", "large")]], "lru", "100%")
+
+    def test_requests_of_several_processes_have_a_fairness(self):
+        # The first process sleeps while the second scans, and loses its object each time.
+        both = [(at, PAGE, "read", "scan") if at % 21 else ("a", PAGE, "read", "sleeper") for at in range(210)]
+        row = vidmm.replay([both], Fifo, "8%").to_arrow().to_pylist()[0]
+        self.assertEqual((row["processes"], row["fairness_millionths"]), (2, 100_000))
 
     def test_several_traces_and_a_picture(self):
         with tempfile.TemporaryDirectory() as folder:

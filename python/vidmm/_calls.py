@@ -21,7 +21,8 @@ from ._table import Table
 #: A name such as "lru" or "predict:sample=16", a class, or a name with what makes a policy.
 PolicyLike = Union[str, Callable[..., object], tuple[str, Callable[..., object]]]
 
-#: Requests of a trace: names of objects, or names with the size in bytes, or those with "read", "write" or "delete" behind.
+#: Requests of a trace: names of objects, or names with the size in bytes, or those with "read", "write" or "delete" behind, and
+#: with the name of a process behind that in each request or in none.
 Requests = Iterable[Any]
 
 
@@ -142,11 +143,15 @@ def _inputs(traces: Any, folder: str) -> list[str]:
         path = Path(folder) / f"{name or f'trace-{number}'}.csv"
         with open(path, "w", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow(["time", "id", "size", "op"])
+            has_process = False
             for time, request in enumerate(trace):
                 request = request if isinstance(request, tuple) else (request,)
-                if not 1 <= len(request) <= 3:
-                    raise TypeError(f"{request!r} is no request; give `id`, `(id, size)` or `(id, size, op)`")
+                if time == 0:
+                    has_process = len(request) == 4
+                    writer.writerow(["time", "id", "size", "op", *["process"] * has_process])
+                if len(request) != 4 if has_process else not 1 <= len(request) <= 3:
+                    forms = "`id`, `(id, size)` or `(id, size, op)`, or all of them as `(id, size, op, process)`"
+                    raise TypeError(f"{request!r} is no request; give {forms}")
                 writer.writerow([time, *request, *(1, "read")[len(request) - 1 :]])
         inputs.append(str(path))
     return inputs
@@ -174,8 +179,8 @@ def replay(
 ) -> Replayed:
     """Replays traces under policies and sizes of memory, as `vidmm replay` does. Options are those of the command.
 
-    A trace is the path of a file, or an iterable of requests: `"a"`, `("a", 4096)` or `("a", 4096, "write")`. A mapping gives
-    iterables their names. Policies in Python run one after another on this thread; without one all processors are used.
+    A trace is the path of a file, or an iterable of requests: `"a"`, `("a", 4096)`, `("a", 4096, "write")` or `("a", 4096, "write",
+    "process")`. A mapping gives iterables their names. Policies in Python run one after another on this thread; without one all processors are used.
     """
     policies = [policies] if isinstance(policies, str) or callable(policies) else list(policies)
     local_memory = local_memory if isinstance(local_memory, str) else list(local_memory)

@@ -134,7 +134,7 @@ pub struct ManArgs {
 /// all processors. Decisions are the same on every machine.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Columns:\n  in, out    bytes copied to local memory and back\n  misses     objects brought in, of all uses; bytes: the same by size\n  by MIN     bytes in by those of Belady's MIN on bytes, which no policy betters\n  by whole   bytes in by those of MIN on whole allocations, a heuristic: a policy may be below 1\n  by work    virtual time by that of the kernels; by plan: by that of MIN's copies with the kernels\n\nExample:\n  vidmm replay bert.txt --policy lru,predict --local-memory 25%,50%,75% --csv bert.csv --svg bert.svg"
+    after_help = "Columns:\n  in, out    bytes copied to local memory and back\n  misses     objects brought in, of all uses; bytes: the same by size\n  by MIN     bytes in by those of Belady's MIN on bytes, which no policy betters\n  by whole   bytes in by those of MIN on whole allocations, a heuristic: a policy may be below 1\n  by work    virtual time by that of the kernels; by plan: by that of MIN's copies with the kernels\n  fairness   of several processes: 1 if sharing multiplies the bytes in of each by the same factor\n\nExample:\n  vidmm replay bert.txt --policy lru,predict --local-memory 25%,50%,75% --csv bert.csv --svg bert.svg"
 )]
 pub struct ReplayArgs {
     /// Traces, as `vidmm run --trace` reads them; requests to a cache, known by the ending (`.csv`, `.oracleGeneral`, `.lcs`, `.vscsi`)
@@ -167,7 +167,7 @@ pub struct ReplayArgs {
     pub format: Option<String>,
 
     /// The columns of text that count, by numbers from 1 or by the names in the first line: `time=2,id=5,size=4,op=3`. Only `id` is
-    /// needed; the id may be any text, and without `op` each request is a read
+    /// needed; the id may be any text, and without `op` each request is a read. `process` names the process of a request
     #[arg(long, value_name = "WHAT=COLUMN,..")]
     pub columns: Option<Columns>,
 

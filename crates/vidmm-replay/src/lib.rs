@@ -5,6 +5,7 @@
 //! [`bounds`] says what any policy must bring in. [`suite`] has the workloads of the project's own goals.
 
 pub mod bounds;
+pub mod fairness;
 pub mod null;
 mod pace;
 mod player;
@@ -14,7 +15,7 @@ mod study;
 pub mod suite;
 mod trace;
 
-pub use player::{Lists, PlayError, PlayOptions, Played, Setup, play, play_watched};
+pub use player::{Lists, PlayError, PlayOptions, Played, Setup, play, play_processes, play_watched};
 pub use references::{Object, PAGE, References, Use};
 pub use requests::{Column, Columns, Remarks, RequestFormat, RequestOptions, Sizes};
 pub use study::{is_exact, study, study_sample, study_watched};

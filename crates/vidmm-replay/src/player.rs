@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, mem};
 
 use vidmm::{
     AdapterOptions, AllocationId, ContextId, CreateError, DestroyFlags, DeviceId, Event, EvictFlags, MakeResidentError,
-    MakeResidentFlags, PagingQueueId, StartAdapterError, SubmitDesc,
+    MakeResidentFlags, PagingQueueId, ProcessId, QueryStatistics, StartAdapterError, SubmitDesc,
     contract::{AddressingModel, AllocationFlags2},
     policy::PolicyChoice,
 };
@@ -12,7 +12,7 @@ use vidmm_trace::{ByteSize, Lifetime};
 
 use crate::{
     Object, PAGE,
-    null::{NullAdapter, NullAllocation, NullMachine, NullMemory, RENDER},
+    null::{LOCAL_MEMORY, NullAdapter, NullAllocation, NullMachine, NullMemory, RENDER},
     pace::Pace,
     trace::{Measure, Step, Trace, TraceError},
 };
@@ -129,7 +129,7 @@ pub enum PlayError {
 ///
 /// If the manager is wrong.
 pub fn play(trace: &Trace, options: &PlayOptions) -> Result<Played, PlayError> {
-    played(trace, options, None)
+    played(trace, options, None).map(|(played, _)| played)
 }
 
 /// The same, and `watch` hears of each victim by the number of the object, in the order of the manager's log.
@@ -142,28 +142,46 @@ pub fn play(trace: &Trace, options: &PlayOptions) -> Result<Played, PlayError> {
 ///
 /// As [`play`].
 pub fn play_watched(trace: &Trace, options: &PlayOptions, mut watch: impl FnMut(u32)) -> Result<Played, PlayError> {
-    played(trace, options, Some(&mut watch))
+    played(trace, options, Some(&mut watch)).map(|(played, _)| played)
 }
 
-fn played(trace: &Trace, options: &PlayOptions, watch: Option<&mut dyn FnMut(u32)>) -> Result<Played, PlayError> {
-    let &Measure { page, largest_list, .. } = trace.measure();
+/// The same as [`play`], with the bytes in of each process.
+///
+/// # Errors
+///
+/// As [`play`].
+///
+/// # Panics
+///
+/// As [`play`].
+pub fn play_processes(trace: &Trace, options: &PlayOptions) -> Result<(Played, Vec<u64>), PlayError> {
+    played(trace, options, None)
+}
+
+fn played(
+    trace: &Trace,
+    options: &PlayOptions,
+    watch: Option<&mut dyn FnMut(u32)>,
+) -> Result<(Played, Vec<u64>), PlayError> {
+    let &Measure { page, largest_list, processes, .. } = trace.measure();
     let local_memory = options.setup.local_memory / page * page;
     if largest_list > local_memory && !options.setup.pass_by {
         return Err(PlayError::TooLarge { largest_list, local_memory });
     }
-    let mut player = Player::start(local_memory, page, options, watch)?;
+    let mut player = Player::start(local_memory, page, processes, options, watch)?;
     let (mut stream, mut step) = (trace.play(&options.setup, false)?, Step::default());
-    let (mut warm, mut number) = (Played::default(), 0);
+    let (mut warm, mut number) = ((Played::default(), vec![0; player.programs.len()]), 0);
     while stream.read(&mut step)? {
         if number as usize == options.setup.warm_up {
-            warm = player.figures();
+            warm = (player.figures(), player.bytes_in());
         }
         number += 1;
         player.play(number, &step)?;
     }
     player.complete(u64::MAX);
     player.tell();
-    Ok(player.figures().since(&warm))
+    let bytes_in = player.bytes_in().into_iter().zip(warm.1).map(|(bytes, warm)| bytes - warm).collect();
+    Ok((player.figures().since(&warm.0), bytes_in))
 }
 
 impl Played {
@@ -192,6 +210,21 @@ struct Instance {
     is_written: bool,
 }
 
+/// A process with its device.
+struct Program {
+    process: ProcessId,
+    device: DeviceId,
+    queue: PagingQueueId,
+    context: ContextId,
+    /// The objects of the last submission, if the list is kept, and the number of the submission.
+    listed: Vec<u32>,
+    last: u32,
+    /// Bytes of objects without content before the first use.
+    bytes_made: u64,
+    /// Bytes that passed by.
+    bytes_passed: u64,
+}
+
 struct Player<'a> {
     /// The watcher of victims, if there is one.
     watch: Option<&'a mut dyn FnMut(u32)>,
@@ -200,30 +233,24 @@ struct Player<'a> {
     lists: Lists,
     in_flight: u64,
     machine: NullMachine,
-    device: DeviceId,
-    queue: PagingQueueId,
-    context: ContextId,
+    programs: Vec<Program>,
     instances: Vec<Instance>,
-    /// The objects of the submission before, if the list is kept.
-    listed: Vec<u32>,
     figures: Played,
-    /// The number of objects that had no content yet, and their bytes.
+    /// The number of objects that had no content yet.
     made: u64,
-    bytes_made: u64,
     pace: Pace,
     /// Room for a list.
     batch: Vec<AllocationId>,
     local_memory: u64,
     /// The manager's bytes for each byte: where pages are small, a page of the trace is a page of the manager.
     unit: u64,
-    /// Bytes that passed by.
-    bytes_passed: u64,
 }
 
 impl<'a> Player<'a> {
     fn start(
         local_memory: u64,
         page: u64,
+        processes: u32,
         options: &PlayOptions,
         watch: Option<&'a mut dyn FnMut(u32)>,
     ) -> Result<Self, PlayError> {
@@ -240,29 +267,28 @@ impl<'a> Player<'a> {
             AdapterOptions { policy: options.policy, events: watch.is_some(), ..AdapterOptions::default() };
         let mut machine = NullMachine::start(adapter, adapter_options)?;
         let NullMachine { vidmm, driver, host, .. } = &mut machine;
-        let process = vidmm.create_process(driver, host).expect("the driver refuses nothing");
-        let device = vidmm.create_device(process).expect("the process exists");
-        let queue = vidmm.create_paging_queue(device, 0).expect("the device exists");
-        let context = vidmm.create_context(driver, device, RENDER).expect("the device exists");
+        let programs = (0..processes.max(1)).map(|_| {
+            let process = vidmm.create_process(driver, host).expect("the driver refuses nothing");
+            let device = vidmm.create_device(process).expect("the process exists");
+            let queue = vidmm.create_paging_queue(device, 0).expect("the device exists");
+            let context = vidmm.create_context(driver, device, RENDER).expect("the device exists");
+            Program { process, device, queue, context, listed: Vec::new(), last: 0, bytes_made: 0, bytes_passed: 0 }
+        });
+        let programs = programs.collect();
         Ok(Self {
             watch,
             objects: BTreeMap::new(),
             lists: options.lists,
             in_flight: options.setup.in_flight,
             machine,
-            device,
-            queue,
-            context,
+            programs,
             instances: Vec::new(),
-            listed: Vec::new(),
             figures: Played::default(),
             made: 0,
-            bytes_made: 0,
             pace: Pace::new(options.setup.in_flight),
             batch: Vec::new(),
             local_memory,
             unit,
-            bytes_passed: 0,
         })
     }
 
@@ -277,7 +303,9 @@ impl<'a> Player<'a> {
         }));
         self.complete(u64::from(number).saturating_sub(self.in_flight));
         self.figures.passed += step.passed.0;
-        self.bytes_passed += step.passed.1;
+        let (by, process) = (step.process as usize, &mut self.programs[step.process as usize]);
+        process.bytes_passed += step.passed.1;
+        let (mut leaving, before_last) = (mem::take(&mut process.listed), mem::replace(&mut process.last, number));
         self.figures.uses += step.passed.0;
         self.figures.bytes_used += step.passed.1;
         let mut joining = mem::take(&mut self.batch);
@@ -285,7 +313,7 @@ impl<'a> Player<'a> {
         for used in &step.uses {
             let instance = &mut self.instances[used.object()];
             let last = mem::replace(&mut instance.last, number);
-            let is_listed = last + 1 == number && !self.listed.is_empty();
+            let is_listed = last == before_last && !leaving.is_empty();
             instance.is_written |= used.is_write();
             self.figures.uses += 1;
             self.figures.bytes_used += instance.object.size;
@@ -294,25 +322,25 @@ impl<'a> Player<'a> {
                 return Err(PlayError::TooLarge { largest_list: list_bytes, local_memory: self.local_memory });
             }
             if !is_listed {
-                joining.push(self.instance(used.object())?);
+                joining.push(self.instance(by, used.object())?);
             }
         }
-        let mut leaving = mem::take(&mut self.listed);
         leaving.retain(|&at| self.instances[at as usize].last < number);
-        self.evict(leaving.drain(..));
-        self.listed = leaving;
+        self.evict(by, leaving.drain(..));
+        let Program { queue, context, .. } = self.programs[by];
         if !joining.is_empty() {
-            let _ = self.machine.vidmm.make_resident(self.queue, &joining, MakeResidentFlags::empty())?;
+            let _ = self.machine.vidmm.make_resident(queue, &joining, MakeResidentFlags::empty())?;
         }
         joining.clear();
         self.batch = joining;
-        self.machine.vidmm.submit(self.context, SubmitDesc::default()).expect("the queue has room");
+        self.machine.vidmm.submit(context, SubmitDesc::default()).expect("the queue has room");
         self.machine.settle();
         let all = step.uses.iter().map(|used| used.object() as u32);
         match self.lists {
-            Lists::Anew => self.evict(all),
-            Lists::Kept => self.listed.extend(all),
+            Lists::Anew => self.evict(by, all),
+            Lists::Kept => leaving.extend(all),
         }
+        self.programs[by].listed = leaving;
         step.dying.iter().for_each(|&at| self.destroy(at as usize));
         self.tell();
         self.figures.work_ns += step.nanoseconds;
@@ -324,12 +352,16 @@ impl<'a> Player<'a> {
     fn bytes_moved(&self) -> u64 {
         let statistics = self.machine.vidmm.statistics();
         // An object that is made may be filled later.
-        let made = self.bytes_made.min(statistics.bytes_filled);
+        let made = self.bytes_made().min(statistics.bytes_filled);
         (statistics.bytes_paged_in + statistics.bytes_filled - made + statistics.bytes_paged_out) / self.unit
     }
 
-    /// The allocation of an object, which is made at its first use.
-    fn instance(&mut self, at: usize) -> Result<AllocationId, CreateError> {
+    fn bytes_made(&self) -> u64 {
+        self.programs.iter().map(|program| program.bytes_made).sum()
+    }
+
+    /// The allocation of an object; process number `by` makes the allocation at the first use.
+    fn instance(&mut self, by: usize, at: usize) -> Result<AllocationId, CreateError> {
         if let Some(allocation) = self.instances[at].allocation {
             return Ok(allocation);
         }
@@ -339,14 +371,14 @@ impl<'a> Player<'a> {
             NullAllocation { size, memory: NullMemory::Local, flags2: AllocationFlags2::empty(), is_range: false };
         let data = desc.to_bytes();
         let NullMachine { vidmm, driver, host, .. } = &mut self.machine;
-        let created = vidmm.create_allocation(driver, host, self.device, &data[..])?;
+        let created = vidmm.create_allocation(driver, host, self.programs[by].device, &data[..])?;
         self.instances[at].allocation = Some(created);
         if self.watch.is_some() {
             self.objects.insert(created, at as u32);
         }
         if lifetime != Lifetime::Whole {
             self.made += 1;
-            self.bytes_made += size;
+            self.programs[by].bytes_made += size;
         }
         Ok(created)
     }
@@ -361,8 +393,8 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Takes objects off the list.
-    fn evict(&mut self, objects: impl Iterator<Item = u32>) {
+    /// Takes objects off the list of a process.
+    fn evict(&mut self, by: usize, objects: impl Iterator<Item = u32>) {
         let (mut read, mut written) = (mem::take(&mut self.batch), Vec::new());
         for at in objects {
             let instance = &mut self.instances[at as usize];
@@ -374,7 +406,7 @@ impl<'a> Player<'a> {
         }
         for (allocations, flags) in [(&read, READ_ONLY), (&written, EvictFlags::EVICT_ONLY_IF_NECESSARY)] {
             if !allocations.is_empty() {
-                self.machine.vidmm.evict(self.device, allocations, flags).expect("they are on the list");
+                self.machine.vidmm.evict(self.programs[by].device, allocations, flags).expect("they are on the list");
             }
         }
         read.clear();
@@ -399,13 +431,25 @@ impl<'a> Player<'a> {
     fn figures(&self) -> Played {
         let statistics = self.machine.vidmm.statistics();
         Played {
-            bytes_in: (statistics.bytes_paged_in + statistics.bytes_filled).saturating_sub(self.bytes_made) / self.unit
-                + self.bytes_passed,
+            bytes_in: (statistics.bytes_paged_in + statistics.bytes_filled).saturating_sub(self.bytes_made())
+                / self.unit
+                + self.programs.iter().map(|program| program.bytes_passed).sum::<u64>(),
             misses: statistics.page_ins.saturating_sub(self.made) + self.figures.passed,
             bytes_out: statistics.bytes_paged_out / self.unit,
             evictions: statistics.evictions,
             virtual_ns: self.pace.nanoseconds(),
             ..self.figures
         }
+    }
+
+    /// The bytes in of each process.
+    fn bytes_in(&self) -> Vec<u64> {
+        let bytes_in = |program: &Program| {
+            let query = QueryStatistics::ProcessSegment(program.process, LOCAL_MEMORY);
+            let traffic = self.machine.vidmm.query_statistics(query).expect("they exist").traffic;
+            let brought_in = (traffic.bytes_paged_in + traffic.bytes_filled).saturating_sub(program.bytes_made);
+            brought_in / self.unit + program.bytes_passed
+        };
+        self.programs.iter().map(bytes_in).collect()
     }
 }

@@ -54,6 +54,8 @@ pub struct References {
     ends: Vec<usize>,
     /// The time for which each submission keeps the GPU busy, in nanoseconds; 0 behind the last.
     times: Vec<u64>,
+    /// The process of each submission; 0 behind the last.
+    processes: Vec<u32>,
     /// The objects dropped before the end, with the submission before the drop, in the order of the drops.
     drops: Vec<(usize, u32)>,
 }
@@ -68,6 +70,7 @@ impl References {
             uses: Vec::new(),
             ends: Vec::new(),
             times: Vec::new(),
+            processes: Vec::new(),
             drops: Vec::new(),
         }
     }
@@ -165,6 +168,19 @@ impl References {
         self.drops.push((self.ends.len() - 1, object));
     }
 
+    /// The last submission so far is of this process, and not of process 0. Two processes use no object in common.
+    ///
+    /// # Panics
+    ///
+    /// If there is no submission.
+    pub(crate) fn set_process(&mut self, process: u32) {
+        // One process takes no memory for numbers.
+        if process > 0 {
+            self.processes.resize(self.ends.len() - 1, 0);
+            self.processes.push(process);
+        }
+    }
+
     /// The objects that are dropped, and the submissions after which that is, in their order.
     pub(crate) fn deaths(&self) -> Vec<(usize, u32)> {
         let times = self.objects.iter().zip(self.times_of_use()).enumerate();
@@ -225,6 +241,11 @@ impl References {
             }
         }
         times
+    }
+
+    /// The process of a submission.
+    pub(crate) fn process(&self, submission: usize) -> u32 {
+        self.processes.get(submission).copied().unwrap_or(0)
     }
 
     /// The time for which a submission keeps the GPU busy, in nanoseconds.

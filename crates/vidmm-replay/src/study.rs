@@ -18,11 +18,13 @@ use crate::{
     trace::{Step, Trace},
 };
 
-/// Whether a study chooses the victims that the manager chooses: at most two submissions are in flight, and the policy does not care for
-/// the moment at which a dropped object is gone. The manager has another such moment than the study. S3-FIFO cares for ghosts and for
-/// newcomers before the first victim, and so do the shadows of `predict`.
+/// Whether a study chooses the manager's victims: a process submits alone, at most two submissions are in flight, and the policy does not
+/// care for the moment at which a dropped object is gone. The manager has another such moment than the study. S3-FIFO cares for ghosts
+/// and for newcomers before the first victim, and so do the shadows of `predict`.
 pub fn is_exact(trace: &Trace, options: &PlayOptions) -> bool {
-    options.setup.in_flight <= 2 && !(options.policy.kind().cares_when_gone && trace.drops())
+    trace.measure().processes <= 1
+        && options.setup.in_flight <= 2
+        && !(options.policy.kind().cares_when_gone && trace.drops())
 }
 
 /// Plays a trace as a study, and says what was moved. The figures are the manager's where the study [`is_exact`].

@@ -55,6 +55,8 @@ pub struct Step {
     pub next_uses: Vec<u64>,
     /// Objects that are dropped after the submission.
     pub dying: Vec<u32>,
+    /// The process that submits, from 0; no two processes use an object.
+    pub process: u32,
     /// The number and the bytes of uses that pass by, since their objects are larger than the memory.
     pub passed: (u64, u64),
     /// The time for which it keeps the GPU busy, in nanoseconds.
@@ -67,6 +69,7 @@ impl Step {
         self.uses.clear();
         self.next_uses.clear();
         self.dying.clear();
+        self.process = 0;
         self.passed = (0, 0);
     }
 }
@@ -88,6 +91,8 @@ pub struct Measure {
     pub objects: u64,
     /// The number of submissions.
     pub submissions: u64,
+    /// The number of processes that submit.
+    pub processes: u32,
     /// The number of uses.
     pub uses: u64,
     /// The most bytes that exist at once, of objects that are used.
@@ -191,6 +196,12 @@ impl Trace {
         Self { reading: reading.into(), ..self }
     }
 
+    /// The same trace, with pages of `page` bytes, of which all sizes are multiples.
+    pub(crate) fn with_page(mut self, page: u64) -> Self {
+        self.measure.page = page;
+        self
+    }
+
     /// Counts of odd requests, by the reader of a file.
     pub fn remarks(&self) -> &Remarks {
         &self.remarks
@@ -285,6 +296,7 @@ fn measured(
             }
         }
         measure.submissions += 1;
+        measure.processes = measure.processes.max(step.process + 1);
         measure.uses += step.uses.len() as u64;
         measure.nanoseconds += step.nanoseconds;
         let bytes = step.uses.iter().map(|used| sizes[used.object()]).sum();
@@ -297,6 +309,7 @@ fn measured(
         if let Some(references) = &mut references {
             step.objects.iter().for_each(|object| _ = references.add(object.size, object.lifetime));
             references.submit(step.uses.iter().copied());
+            references.set_process(step.process);
             step.dying.iter().for_each(|&object| references.drop_object(object));
         }
     }
@@ -388,6 +401,7 @@ impl Stream for Held<'_> {
         step.dying.extend(now.iter().map(|&(_, object)| object));
         self.deaths = later;
         step.nanoseconds = self.references.nanoseconds(self.at);
+        step.process = self.references.process(self.at);
         self.at += 1;
         self.used += list.len();
         Ok(true)

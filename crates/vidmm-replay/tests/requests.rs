@@ -225,7 +225,9 @@ fn foreign_forms_are_refused_with_the_remedy_until_the_format_is_stated() {
         ("1,2,-1\n", "whole number"),
         ("noon,2,4096\n", "its time"),
         ("id,object,size\n1,1,1\n", "two columns"),
-        ("time,id,size,tenant\n1,1,1,1\n", "`tenant` is unknown"),
+        ("time,id,size,ttl\n1,1,1,1\n", "`ttl` is unknown"),
+        ("time,id,size,process,tenant\n1,1,1,1,1\n", "two columns that could be `process`"),
+        ("time,id,size,process\n1,1,1,a\n2,1,1, \n", "names no process"),
         ("time,id,size\n1,2,3,4\n", "4 columns"),
         ("1,,4096\n", "names no object"),
         ("1,2,1125899906842625\n", "1 PiB"),
@@ -311,6 +313,31 @@ fn columns_are_given_by_numbers_or_names_and_words_above_numbers_are_names() {
     ] {
         let error = columns.parse::<vidmm_replay::Columns>().unwrap_err();
         assert!(error.contains(told), "{columns}: {error}");
+    }
+}
+
+/// Objects of two processes are different, whatever their names. A submission is of one process.
+#[test]
+fn a_column_names_the_process_of_a_request() {
+    let text = "id,size,tenant\n7,100,a\n8,100,a\n7,200,b\n7,100,a\n7,200,b\n";
+    let options = RequestOptions { page: 1, batch: 3, ..RequestOptions::default() };
+    let columns = RequestOptions { columns: Some("id=1,size=2,process=tenant".parse().unwrap()), ..options.clone() };
+    for (options, reading) in [(options, "a first line of names, id in column 1"), (columns, "id in column 1")] {
+        for held_uses in [0, 1000] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("a.csv");
+            fs::write(&path, text).unwrap();
+            let trace = opened(&path, &options, held_uses).unwrap();
+            assert!(trace.reading().contains(reading) && trace.reading().ends_with("process in column 3"));
+            assert_eq!((trace.measure().processes, trace.measure().objects), (2, 3));
+            let (mut stream, mut step, mut steps) = (trace.open(false).unwrap(), Step::default(), Vec::new());
+            while stream.read(&mut step).unwrap() {
+                steps.push((step.process, step.uses.clone()));
+            }
+            let uses =
+                [&[0, 1][..], &[2], &[0], &[2]].map(|objects| Vec::from_iter(objects.iter().map(|&at| Use::read(at))));
+            assert_eq!(steps, Vec::from_iter([0, 1, 0, 1].into_iter().zip(uses)));
+        }
     }
 }
 

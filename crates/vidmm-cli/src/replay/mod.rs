@@ -16,8 +16,9 @@ use std::{
 
 use vidmm::policy::PolicyChoice;
 use vidmm_replay::{
-    PlayError, PlayOptions, Played, References, Remarks, Setup, Sizes, Trace, bounds, is_exact, play, study,
-    study_sample,
+    Lists, PlayError, PlayOptions, Played, References, Remarks, Setup, Sizes, Trace, bounds,
+    fairness::{Alone, alone, fairness},
+    is_exact, play_processes, study, study_sample,
 };
 use vidmm_sim::{MachineFactory, Scenario, ScenarioFile, caught};
 use vidmm_trace::{ByteSize, ImportOptions, LocalMemory, import};
@@ -38,6 +39,8 @@ struct Input<'a> {
     digest: String,
     /// The references; none where content is checked.
     trace: Option<Trace>,
+    /// The processes of the trace, if there are several.
+    alone: Vec<Alone>,
     /// Remarks of the reader on odd requests, in words.
     remarks: Vec<String>,
 }
@@ -102,6 +105,7 @@ impl Cell<'_> {
             local_memory_bytes: setup.local_memory,
             footprint_bytes: trace.measure().footprint,
             submissions: Some(trace.measure().submissions),
+            processes: Some(trace.measure().processes.into()),
             objects: Some(trace.measure().objects),
             ..Row::of(self)
         }
@@ -188,8 +192,14 @@ fn load<'a>(args: &ReplayArgs, path: &'a Path) -> Result<Input<'a>, Box<dyn Erro
         let submissions = counted(submissions, "submission", "submissions");
         return Err(format!("--warm-up {} leaves nothing of {}, which has {submissions}", args.warm_up, name()).into());
     }
+    let several = trace.as_ref().filter(|trace| trace.measure().processes > 1);
+    let impossible = [("--sample", args.sample.is_some()), ("--lists kept", Lists::from(args.lists) == Lists::Kept)];
+    if let (Some(_), Some((option, _))) = (several, impossible.iter().find(|(_, is_given)| *is_given)) {
+        return Err(format!("{} has several processes; leave out {option}, which is for one process", name()).into());
+    }
+    let alone = several.map_or(Ok(Vec::new()), |trace| alone(trace, args.warm_up))?;
     let remarks = trace.as_ref().map_or_else(Vec::new, |trace| told(trace.remarks(), args.sizes.into()));
-    Ok(Input { path, digest: output::digest(path), trace, remarks })
+    Ok(Input { path, digest: output::digest(path), trace, alone, remarks })
 }
 
 /// The references of a trace of kernels, or of a scenario's workload.
@@ -379,14 +389,18 @@ fn optimum(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Optimum,
 fn played(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Row, Box<dyn Error>> {
     let options = PlayOptions { setup: setup(args, cell, trace), policy: cell.policy, lists: args.lists.into() };
     let is_study = !args.manager && is_exact(trace, &options);
-    let mut error = None;
+    let (mut error, mut fair) = (None, None);
     let outcome = match (args.sample, is_study) {
         (Some(_), _) => study_sample(trace, &options, args.share()).map(|(played, of_sample)| {
             error = Some(of_sample);
             played
         }),
         (None, true) => study(trace, &options),
-        (None, false) => play(trace, &options),
+        (None, false) => play_processes(trace, &options).and_then(|(played, bytes_in)| {
+            let alone = &cell.input.alone;
+            fair = (!alone.is_empty()).then(|| fairness(alone, &bytes_in, &options)).transpose()?;
+            Ok(played)
+        }),
     };
     let played = match outcome {
         Ok(played) => played,
@@ -397,6 +411,7 @@ fn played(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Row, Box<
     let Played { uses, misses, bytes_used, bytes_in, passed, bytes_out, evictions, work_ns, virtual_ns } = played;
     Ok(Row {
         sample_error: error,
+        fairness: fair,
         uses: Some(uses),
         misses: Some(misses),
         passed: Some(passed),

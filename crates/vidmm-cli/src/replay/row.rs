@@ -55,6 +55,7 @@ pub struct Row {
     pub footprint_bytes: u64,
     pub submissions: Option<u64>,
     pub objects: Option<u64>,
+    pub processes: Option<u64>,
     pub uses: Option<u64>,
     pub misses: Option<u64>,
     pub bytes_used: Option<u64>,
@@ -67,12 +68,14 @@ pub struct Row {
     pub optimum: Option<Optimum>,
     pub work_ns: Option<u64>,
     pub virtual_ns: Option<u64>,
+    /// How evenly several processes pay for each other.
+    pub fairness: Option<f64>,
     pub pages_checked: Option<u64>,
     pub findings: Option<u64>,
 }
 
 /// The columns of a row.
-const COLUMNS: usize = 35;
+const COLUMNS: usize = 37;
 
 impl Row {
     /// A row without figures.
@@ -103,6 +106,7 @@ impl Row {
         fn count<'a>(name: &'static str, value: impl Into<Option<u64>>) -> (Column, Value<'a>) {
             (Column::integer(name), value.into().into())
         }
+        let millionths = |share: f64| (share * 1e6).round() as u64;
         [
             count("row", self.number),
             text("vidmm_version", env!("CARGO_PKG_VERSION")),
@@ -120,11 +124,12 @@ impl Row {
             count("warm_up", self.warm_up),
             count("page_bytes", self.page_bytes),
             count("sample_millionths", self.sample),
-            count("sample_error_millionths", self.sample_error.map(|error| (error * 1e6).round() as u64)),
+            count("sample_error_millionths", self.sample_error.map(millionths)),
             count("local_memory_bytes", self.local_memory_bytes),
             count("footprint_bytes", self.footprint_bytes),
             count("submissions", self.submissions),
             count("objects", self.objects),
+            count("processes", self.processes),
             count("uses", self.uses),
             count("misses", self.misses),
             count("passed", self.passed),
@@ -138,6 +143,7 @@ impl Row {
             count("min_whole_virtual_ns", self.optimum.map(|optimum| optimum.whole.virtual_ns)),
             count("work_ns", self.work_ns),
             count("virtual_ns", self.virtual_ns),
+            count("fairness_millionths", self.fairness.map(millionths)),
             count("findings", self.findings),
         ]
     }

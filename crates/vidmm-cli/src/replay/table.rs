@@ -51,7 +51,8 @@ fn write_input(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
         "  {:<22}{:<24}{:>11}{:>11}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
         "local memory", "policy", "in", "out", "misses", "bytes", "by MIN", "by whole", "by work", "by plan"
     );
-    writeln!(out, "\n{BOLD}{head}{BOLD:#}")?;
+    let fairness = if has_several(first) { format!("{:>10}", "fairness") } else { String::new() };
+    writeln!(out, "\n{BOLD}{head}{fairness}{BOLD:#}")?;
     let mut before = None;
     for rows in rows.chunk_by(|one, other| name(one) == name(other)) {
         let size = if before == Some(&rows[0].local_memory) {
@@ -71,12 +72,18 @@ fn write_input(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether a row is of several processes, which have a fairness.
+fn has_several(row: &Row) -> bool {
+    row.processes.is_some_and(|processes| processes > 1)
+}
+
 /// MIN on bytes, as a row.
 fn optimum(row: &Row) -> Option<Row> {
     let split = row.optimum?.split;
     Some(Row {
         passed: None,
         sample_error: None,
+        fairness: None,
         misses: Some(split.misses),
         bytes_in: Some(split.bytes_in),
         bytes_out: Some(split.bytes_out),
@@ -91,6 +98,7 @@ fn optimum(row: &Row) -> Option<Row> {
 /// The parameters that are not what they are by default.
 fn parameters(row: &Row) -> String {
     let given = [
+        row.processes.filter(|&processes| processes > 1).map(|processes| format!("{} processes", number(processes))),
         (row.lists == Some(ListsArg::Kept)).then(|| "lists kept".to_owned()),
         (row.batch > 1).then(|| format!("{} requests each", row.batch)),
         (row.iterations > 1).then(|| format!("{} iterations", row.iterations)),
@@ -161,6 +169,10 @@ fn write_line(out: &mut impl Write, size: &str, name: &str, rows: &[Row]) -> io:
         ratio(&|row| Some((row.virtual_ns?, row.work_ns.filter(|&work| work > 0)?)), 1.0, ""),
         ratio(&|row| Some((row.virtual_ns?, row.optimum?.whole.virtual_ns)), 1.0, ""),
     )?;
+    if has_several(&rows[0]) {
+        let mean = Mean::of(rows, |row| row.fairness);
+        write!(out, "{:>10}", mean.map_or_else(|| "-".to_owned(), |Mean { mean, .. }| format!("{mean:.2}")))?;
+    }
     let in_seeds = Mean::of(rows, |row| row.bytes_in.map(|bytes| bytes as f64)).filter(|_| rows.len() > 1);
     if let Some(mean) = in_seeds {
         let percent = if mean.mean > 0.0 { mean.interval(rows.len()) / mean.mean * 100.0 } else { 0.0 };

@@ -194,6 +194,38 @@ fn the_output_says_how_the_input_was_read() {
     );
 }
 
+/// A trace of several processes has a column more, and any other trace does not.
+#[test]
+fn a_trace_of_several_processes_has_a_fairness() {
+    let scratch = Scratch::new();
+    let request = |at: u32| match at % 21 {
+        0 => "7,4096,sleeper\n".to_owned(),
+        _ => format!("{at},4096,scan\n"),
+    };
+    let both = "id,size,process\n".to_owned() + &(0..210).map(request).collect::<String>();
+    let (both, csv) = (scratch.file("both.csv", both), scratch.path("r.csv"));
+    let options = format!("--policy lru,s3-fifo --local-memory 8%,100% --csv {csv}");
+    let run = shell(&format!("vidmm replay {both} {options}")).expect(0);
+    assert!(run.stdout.contains("process in column 3; footprint 804 KiB, 201 objects in 210 submissions, 2 processes"));
+    let shown = |start: &str| {
+        let lines = run.stdout.lines().filter(|line| line.contains(start));
+        Vec::from_iter(lines.map(|line| line.split_whitespace().last().expect("there are columns")))
+    };
+    assert_eq!((shown("by plan"), shown("(MIN)")), (vec!["fairness"], vec!["-"; 2]), "{run}");
+    assert_eq!(shown(" lru "), ["0.10", "1.00"], "{run}");
+    let rows = rows(&csv);
+    let figures = rows.iter().map(|row| (&row["processes"][..], &row["fairness_millionths"][..]));
+    assert_eq!(figures.step_by(2).collect::<Vec<_>>(), [("2", "100000"), ("2", "1000000")]);
+    for (option, left_out) in [("--sample 50%", "--sample"), ("--lists kept", "--lists kept")] {
+        let run = shell(&format!("vidmm replay {both} {option}")).expect(2);
+        let told = format!("has several processes; leave out {left_out}, which is for one process");
+        assert!(run.stderr.contains(&told), "{run}");
+    }
+    let one = scratch.file("one.csv", "id,size,process\n1,2,a\n2,2,a\n");
+    let run = shell(&format!("vidmm replay {one} --policy lru --local-memory 100%")).expect(0);
+    assert!(!run.stdout.contains("fairness"), "{run}");
+}
+
 /// A size that is too small for one request stays in the table and in the files, without figures.
 #[test]
 fn a_size_that_is_too_small_has_a_row_without_figures() {

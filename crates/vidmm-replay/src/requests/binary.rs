@@ -130,7 +130,7 @@ impl Records {
         }
         // Two numbers stand for never: -1, and the largest.
         let next = next.map(|next| if next >= i64::MAX as u64 { u64::MAX } else { next });
-        Ok(Some(Request { id, size, op, times: 1, next }))
+        Ok(Some(Request { id, size, op, process: 0, times: 1, next }))
     }
 
     fn end(&self) -> Result<Option<Request>, Failure> {

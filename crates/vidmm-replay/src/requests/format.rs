@@ -128,7 +128,7 @@ pub enum Column {
     Name(String),
 }
 
-/// The columns that count, written as `time=2,id=5,size=4,op=3`, with numbers from 1 or names.
+/// The columns that count, written as `time=2,id=5,size=4,op=3,process=1`, with numbers from 1 or names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Columns {
     /// The time, which is checked to be a number.
@@ -139,18 +139,24 @@ pub struct Columns {
     pub size: Option<Column>,
     /// The operation: a read, a write or a deletion; without the column each request is a read.
     pub op: Option<Column>,
+    /// The process, by any text; objects of two processes are different objects. Without the column there is one process.
+    pub process: Option<Column>,
 }
 
 impl FromStr for Columns {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut found: [Option<Column>; 4] = [const { None }; 4];
+        const KNOWN: [&str; 5] = ["time", "id", "size", "op", "process"];
+        let mut found = [const { None }; KNOWN.len()];
         for part in text.split(',').filter(|part| !part.is_empty()) {
-            let wrong =
-                || format!("`{part}` is no column; write time, id, size or op, and a number or a name, as in `id=5`");
+            let wrong = || {
+                format!(
+                    "`{part}` is no column; write time, id, size, op or process, and a number or a name, as in `id=5`"
+                )
+            };
             let (what, column) = part.split_once('=').ok_or_else(wrong)?;
-            let at = ["time", "id", "size", "op"].iter().position(|&known| known == what.trim()).ok_or_else(wrong)?;
+            let at = KNOWN.iter().position(|&known| known == what.trim()).ok_or_else(wrong)?;
             let column = match column.trim().parse() {
                 Ok(0) => return Err(format!("`{part}`: the first column is 1")),
                 Ok(number @ 1..=4096) => Column::Number(number),
@@ -161,9 +167,9 @@ impl FromStr for Columns {
                 return Err(format!("`{what}` stands twice; one column has it"));
             }
         }
-        let [time, id, size, op] = found;
+        let [time, id, size, op, process] = found;
         let id = id.ok_or("`id` is missing; say which column names the object, as in `id=5`")?;
-        Ok(Self { time, id, size, op })
+        Ok(Self { time, id, size, op, process })
     }
 }
 

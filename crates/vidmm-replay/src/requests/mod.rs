@@ -147,6 +147,8 @@ struct Request {
     id: u64,
     size: u64,
     op: Op,
+    /// The number of the process, from 0.
+    process: u32,
     /// How often the request is made, one after the other.
     times: u32,
     /// The number of the next request to the object, if the file may state the number; `u64::MAX` is never.
@@ -195,7 +197,7 @@ impl Requests {
 }
 
 /// A name that is no number stands for a number of 64 bits.
-fn hash(name: &[u8]) -> u64 {
+fn hash(name: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     hasher.finish()
@@ -471,17 +473,21 @@ impl Stream for RequestStream<'_> {
     fn read(&mut self, step: &mut Step) -> Result<bool, TraceError> {
         step.clear();
         self.submission += 1;
-        let mut left = self.file.options.batch.max(1);
+        let (mut left, mut process) = (self.file.options.batch.max(1), None);
         while left > 0 {
-            let Some(request) = self.request(|_| true)? else { break };
+            // A submission is of one process.
+            let is_of = |next: &Request| next.op == Op::Delete || process.is_none_or(|process| process == next.process);
+            let Some(request) = self.request(is_of)? else { break };
             match request.op {
                 Op::Delete => self.delete(&request, step),
                 Op::Read | Op::Write => {
+                    process = Some(request.process);
                     self.use_object(&request, step)?;
                     left -= 1;
                 }
             }
         }
+        step.process = process.unwrap_or_default();
         // A deletion right behind the requests ends the object before the next submission.
         while let Some(request) = self.request(|next| next.op == Op::Delete)? {
             self.delete(&request, step);

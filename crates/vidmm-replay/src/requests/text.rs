@@ -1,7 +1,10 @@
 //! Requests as lines of text. The first line, the format and the options decide which columns count; a line of another form
 //! is refused.
 
-use std::io::{self, Read};
+use std::{
+    collections::HashMap,
+    io::{self, Read},
+};
 
 use super::{Failure, Op, Request, RequestFormat, RequestOptions, format::Column, hash};
 
@@ -14,6 +17,7 @@ struct Layout {
     /// The size is the sum; without a column it is 1.
     size: Vec<usize>,
     op: Option<usize>,
+    process: Option<usize>,
     /// How often the request is made.
     count: Option<usize>,
     /// The number of columns on each line.
@@ -35,6 +39,8 @@ pub(super) struct Lines {
     is_pending: bool,
     last_time: f64,
     name: Vec<u8>,
+    /// The numbers of processes, in the order of their first requests.
+    processes: HashMap<Vec<u8>, u32>,
 }
 
 /// The form that is read without options.
@@ -49,6 +55,7 @@ const TIMES: &[&str] = &["time", "timestamp", "clock_time", "op_time"];
 const IDS: &[&str] = &["id", "obj_id", "object", "key", "lbn", "cachekey"];
 const SIZES: &[&str] = &["size", "obj_size", "bytes", "objectsize"];
 const OPS: &[&str] = &["op", "operation", "optype"];
+const PROCESSES: &[&str] = &["process", "tenant"];
 /// Columns without a meaning for a cache.
 const IGNORED: &[&str] = &["version", "next_access_vtime", "next_access"];
 
@@ -61,7 +68,7 @@ impl Lines {
         let is_read = lines.read_byte_record(&mut line).map_err(|error| Failure::Io(error.into()))?;
         let layout = if is_read { Layout::of(&line, format, options)? } else { Layout::default() };
         let is_pending = is_read && !layout.has_names;
-        Ok(Self { lines, line, layout, is_pending, last_time: 0.0, name: Vec::new() })
+        Ok(Self { lines, line, layout, is_pending, last_time: 0.0, name: Vec::new(), processes: HashMap::new() })
     }
 
     /// The columns in words.
@@ -135,7 +142,23 @@ impl Lines {
             }
             None => 1,
         };
-        Ok(Some(Request { id: canonical(id).unwrap_or_else(|| hash(id)), size, op, times, next: None }))
+        let (mut number, mut process) = (canonical(id).unwrap_or_else(|| hash(id)), 0);
+        if let Some(at) = layout.process {
+            let name = field(at);
+            if name.is_empty() {
+                return Err(Failure::mistake("it names no process"));
+            }
+            process = match self.processes.get(name) {
+                Some(&known) => known,
+                None => {
+                    let new = self.processes.len() as u32;
+                    self.processes.insert(name.to_owned(), new);
+                    new
+                }
+            };
+            number = hash((name, id));
+        }
+        Ok(Some(Request { id: number, size, op, process, times, next: None }))
     }
 }
 
@@ -163,16 +186,17 @@ impl Layout {
                 id: vec![place(&columns.id)?],
                 size: columns.size.as_ref().map(place).transpose()?.into_iter().collect(),
                 op: columns.op.as_ref().map(place).transpose()?,
+                process: columns.process.as_ref().map(place).transpose()?,
                 ..all
             };
             let is_name = |column: &Column| matches!(column, Column::Name(_));
-            let given = [columns.time.as_ref(), Some(&columns.id), columns.size.as_ref(), columns.op.as_ref()];
+            let given = [&columns.time, &columns.size, &columns.op, &columns.process].into_iter().flatten();
             // Where numbers are due, words are names of columns.
             let numbers = layout.size.iter().chain(&layout.time);
             let is_word =
                 |&at: &usize| matches!(of_first(at), [first, ..] if first.is_ascii_alphabetic() || *first == b'#');
             let has_words = numbers.clone().next().is_some() && numbers.clone().all(is_word);
-            return Ok(Self { has_names: given.into_iter().flatten().any(is_name) || has_words, ..layout });
+            return Ok(Self { has_names: given.chain([&columns.id]).any(is_name) || has_words, ..layout });
         }
         match format {
             RequestFormat::Msr => {
@@ -196,7 +220,7 @@ impl Layout {
             }
             _ => {
                 if let Some(layout) = all.named(first)? {
-                    let known = [TIMES, IDS, SIZES, OPS, IGNORED].concat();
+                    let known = [TIMES, IDS, SIZES, OPS, PROCESSES, IGNORED].concat();
                     let unknown = (0..first.len()).find(|&at| !known.iter().any(|name| is_named(of_first(at), name)));
                     return match unknown {
                         Some(at) => {
@@ -246,14 +270,14 @@ impl Layout {
     /// The columns that the line names, if the line names an object and a size.
     fn named(&self, first: &csv::ByteRecord) -> Result<Option<Self>, Failure> {
         let (Some(id), Some(size)) = (position(first, IDS), position(first, SIZES)) else { return Ok(None) };
-        for names in [TIMES, IDS, SIZES, OPS] {
+        for names in [TIMES, IDS, SIZES, OPS, PROCESSES] {
             let is_one = |at: &usize| names.iter().any(|name| is_named(first[*at].trim_ascii(), name));
             if (0..first.len()).filter(is_one).count() > 1 {
                 return Err(Failure::mistake(format!("it names two columns that could be `{}`; {REMEDY}", names[0])));
             }
         }
-        let (time, op) = (position(first, TIMES), position(first, OPS));
-        Ok(Some(Self { time, id: vec![id], size: vec![size], op, has_names: true, ..self.clone() }))
+        let (time, op, process) = (position(first, TIMES), position(first, OPS), position(first, PROCESSES));
+        Ok(Some(Self { time, id: vec![id], size: vec![size], op, process, has_names: true, ..self.clone() }))
     }
 
     fn reading(&self) -> String {
@@ -277,6 +301,7 @@ impl Layout {
             columns("id", &self.id),
             Some(size),
             one("op", self.op),
+            one("process", self.process),
             one("repetitions", self.count),
         ];
         Vec::from_iter(parts.into_iter().flatten()).join(", ")
