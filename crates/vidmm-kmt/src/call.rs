@@ -162,7 +162,7 @@ pub enum Call {
         allocations: Vec<u32>,
         priorities: Vec<u32>,
     },
-    /// Changes the segments where an allocation may be, and those where it had better be; none leaves them as they are.
+    /// Changes the supported and the preferred segments of an allocation; none leaves the segments as they are.
     UpdateAllocationProperty {
         paging_queue: u32,
         allocation: u32,

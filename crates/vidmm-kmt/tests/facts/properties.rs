@@ -31,7 +31,7 @@ fn an_allocation_is_resident_where_its_new_segments_say() {
     assert_eq!(client.end(), []);
 }
 
-/// CRE-50: the update has no say over work, so work before its fence is no mistake.
+/// CRE-50: work does not wait for the update of another allocation, and is no mistake before the fence.
 #[test]
 fn work_may_be_submitted_before_the_fence_of_an_update() {
     let mut client = Client::with_faults(&["pending"]);
@@ -76,7 +76,7 @@ fn a_cache_is_invalidated_inside_an_allocation_only() {
     assert_eq!(client.end(), [Rule::DeadHandle]);
 }
 
-/// Before, a wait that signals an event was no call, and its handles were not judged.
+/// Before, a wait with an event was no call, and dead handles were not named.
 #[test]
 fn an_event_of_a_dead_fence_is_named() {
     let mut client = Client::small();

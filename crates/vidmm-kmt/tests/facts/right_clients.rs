@@ -1,4 +1,4 @@
-//! Clients that keep the rules, drawn by seeds: whatever the system does to them, nothing is found.
+//! Clients drawn by seeds keep the rules: nothing is found, whatever faults the system has.
 
 use std::collections::VecDeque;
 
@@ -71,7 +71,7 @@ impl Right {
         }
     }
 
-    /// Makes an allocation resident as the documents say: what is refused is trimmed for, and asked for again.
+    /// Makes an allocation resident as the documents say: after a refusal the client trims, and asks again.
     fn make_resident(&mut self, allocation: u32) -> bool {
         let mut made = self.client.make_resident(allocation, 0);
         while made.status == Status::NO_MEMORY {
