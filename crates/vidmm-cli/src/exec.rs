@@ -12,7 +12,7 @@ use std::{
 };
 
 use clap::ValueHint;
-use vidmm_kmt::{Fault, Finding, Neighbour, Played, SETTINGS_VARIABLE, Settings};
+use vidmm_kmt::{Fault, Finding, Neighbour, Played, SETTINGS_VARIABLE, Settings, of_process};
 use vidmm_trace::{ByteSize, LogHeader, LogWriter};
 
 use crate::{
@@ -116,8 +116,8 @@ pub fn run(args: &ExecArgs) -> Result<bool, Box<dyn Error>> {
         calls: Some(env::current_dir()?.join(&calls)),
         ..Settings::default()
     };
-    if calls.exists() {
-        fs::remove_file(&calls).map_err(|error| format!("{}: {error}", calls.display()))?;
+    for file in files_of_processes(&calls) {
+        fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))?;
     }
     let status = Command::new(&args.program[0])
         .args(&args.program[1..])
@@ -131,11 +131,23 @@ pub fn run(args: &ExecArgs) -> Result<bool, Box<dyn Error>> {
     if !calls.exists() {
         return Err(format!("{} ended ({status}) without a call of D3DKMT", args.program[0].display()).into());
     }
-    let has_no_finding = judge(&calls, args.events.as_deref(), args.calls.as_deref())?;
+    let mut has_no_finding = true;
+    for (process, file) in (1..).zip(files_of_processes(&calls)) {
+        if process > 1 {
+            anstream::println!("process     {process}, with a manager of its own");
+        }
+        let events = args.events.as_ref().map(|path| of_process(path, process));
+        has_no_finding &= judge(&file, events.as_deref(), args.calls.as_ref().map(|_| &*file))?;
+    }
     if !status.success() {
         anstream::println!("program     {BAD}{status}{BAD:#}");
     }
     Ok(has_no_finding && status.success())
+}
+
+/// The logs of the program's processes: each process that makes a call has a log.
+fn files_of_processes(calls: &Path) -> impl Iterator<Item = PathBuf> {
+    (1..).map(|process| of_process(calls, process)).take_while(|file| file.exists())
 }
 
 /// Whether a file is a log of calls.

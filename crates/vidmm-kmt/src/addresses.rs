@@ -21,6 +21,24 @@ pub(crate) struct Addresses {
 pub(crate) struct Mapping {
     pub size: u64,
     pub allocation: u32,
+    /// The offset of the part in the allocation.
+    pub offset: u64,
+    pub access: Access,
+}
+
+/// What the GPU may do at a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Access {
+    pub write: bool,
+    pub execute: bool,
+    pub driver_protection: u64,
+}
+
+impl Mapping {
+    /// The part from `skip` bytes on, with `size` bytes.
+    fn part(self, skip: u64, size: u64) -> Self {
+        Self { size, offset: self.offset + skip, ..self }
+    }
 }
 
 impl Addresses {
@@ -60,7 +78,7 @@ impl Addresses {
             self.of_allocations.entry(mapping.allocation).or_default().remove(&first);
             let rest = [(first, base - first), (end, (first + mapping.size).saturating_sub(end))];
             for (at, size) in rest.into_iter().filter(|&(_, size)| size > 0) {
-                self.map(at, Mapping { size, ..mapping });
+                self.map(at, mapping.part(at - first, size));
             }
         } else if let Some((&first, &whole)) = self.reserved.range(..=base).next_back() {
             self.reserved.remove(&first);
@@ -73,6 +91,23 @@ impl Addresses {
     pub fn has_mappings(&self, base: u64, size: u64) -> bool {
         let last = self.mapped.range(..base.saturating_add(size)).next_back();
         last.is_some_and(|(&first, mapping)| first + mapping.size > base)
+    }
+
+    /// The parts of mappings in a range, by the first address.
+    pub fn parts_in(&self, base: u64, size: u64) -> Vec<(u64, Mapping)> {
+        let end = base.saturating_add(size);
+        let before = self.mapped.range(..base).next_back().filter(|(first, of)| *first + of.size > base);
+        let parts = before.into_iter().chain(self.mapped.range(base..end)).map(|(&first, mapping)| {
+            let (from, to) = (first.max(base), (first + mapping.size).min(end));
+            (from, mapping.part(from - first, to - from))
+        });
+        parts.collect()
+    }
+
+    /// Whether a range is inside one reservation.
+    pub fn is_reserved(&self, base: u64, size: u64) -> bool {
+        let around = self.reserved.range(..=base).next_back();
+        around.is_some_and(|(&first, &whole)| base.checked_add(size).is_some_and(|end| end <= first + whole))
     }
 
     /// The allocation that is mapped at an address.
@@ -91,13 +126,17 @@ impl Addresses {
 
 #[cfg(test)]
 mod tests {
-    use super::{Addresses, Mapping};
+    use super::{Access, Addresses, Mapping};
+
+    fn mapping(size: u64, allocation: u32) -> Mapping {
+        Mapping { size, allocation, offset: 0, access: Access::default() }
+    }
 
     #[test]
     fn a_range_is_chosen_beside_mappings_and_reservations() {
         let mut addresses = Addresses::default();
         addresses.reserve(0x10_0000, 0x10_0000);
-        addresses.map(0x20_0000, Mapping { size: 0x1000, allocation: 1 });
+        addresses.map(0x20_0000, mapping(0x1000, 1));
         assert_eq!(addresses.choose(0x10_0000, 0, 0x1_0000), Some(0x21_0000));
         assert_eq!(addresses.choose(0, 0, 0x1_0000), Some(0x1_0000));
         assert_eq!(addresses.choose(0x10_0000, 0x21_ffff, 0x1_0000), Some(0x21_0000));
@@ -107,9 +146,14 @@ mod tests {
     #[test]
     fn a_freed_part_leaves_the_rest_on_both_sides() {
         let mut addresses = Addresses::default();
-        addresses.map(0x1_0000, Mapping { size: 0x3000, allocation: 5 });
+        addresses.map(0x1_0000, mapping(0x3000, 5));
         addresses.free(0x1_1000, 0x1000);
         assert_eq!([0x1_0fff, 0x1_1000, 0x1_2000].map(|at| addresses.allocation_at(at)), [Some(5), None, Some(5)]);
+        let parts = addresses.parts_in(0x1_0800, 0x2000);
+        assert_eq!(
+            parts.iter().map(|&(at, of)| (at, of.offset, of.size)).collect::<Vec<_>>(),
+            [(0x1_0800, 0x800, 0x800), (0x1_2000, 0x2000, 0x800)]
+        );
         addresses.forget(5);
         assert_eq!(addresses.allocation_at(0x1_0000), None);
     }

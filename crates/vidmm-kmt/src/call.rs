@@ -36,6 +36,42 @@ pub struct FenceValue {
     pub value: u64,
 }
 
+/// An operation of UpdateGpuVirtualAddress.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the fields have the names of WDDM's structs")]
+pub enum UpdateOperation {
+    /// Maps a part of an allocation, as often as the part fits.
+    Map {
+        base: u64,
+        size: u64,
+        allocation: u32,
+        offset: u64,
+        allocation_size: u64,
+        protection: u64,
+        driver_protection: u64,
+    },
+    Unmap {
+        base: u64,
+        size: u64,
+    },
+    /// Maps at `base` what is mapped at `source`.
+    Copy {
+        source: u64,
+        base: u64,
+        size: u64,
+    },
+}
+
+impl UpdateOperation {
+    /// The addresses that change: the first, and the size.
+    pub fn destination(&self) -> (u64, u64) {
+        match *self {
+            Self::Map { base, size, .. } | Self::Unmap { base, size } | Self::Copy { base, size, .. } => (base, size),
+        }
+    }
+}
+
 /// A call. Handles are those that earlier replies gave; sizes and addresses are in bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -68,9 +104,30 @@ pub enum Call {
     CreateContext {
         device: u32,
         node_ordinal: u32,
+        flags: u32,
     },
     DestroyContext {
         context: u32,
+    },
+    CreateHwQueue {
+        context: u32,
+    },
+    DestroyHwQueue {
+        hw_queue: u32,
+    },
+    /// Queues commands at a GPU virtual address. Their end signals the queue's progress fence.
+    SubmitCommandToHwQueue {
+        hw_queue: u32,
+        commands: u64,
+        progress_fence_value: u64,
+    },
+    SubmitWaitForSyncObjectsToHwQueue {
+        hw_queue: u32,
+        fences: Vec<FenceValue>,
+    },
+    SubmitSignalSyncObjectsToHwQueue {
+        hw_queue: u32,
+        fences: Vec<FenceValue>,
     },
     SetContextSchedulingPriority {
         context: u32,
@@ -105,6 +162,19 @@ pub enum Call {
         allocations: Vec<u32>,
         priorities: Vec<u32>,
     },
+    /// Changes the supported and the preferred segments of an allocation; none leaves the segments as they are.
+    UpdateAllocationProperty {
+        paging_queue: u32,
+        allocation: u32,
+        supported_segment_set: Option<u32>,
+        preferred_segments: Option<[u8; 5]>,
+    },
+    InvalidateCache {
+        device: u32,
+        allocation: u32,
+        offset: u64,
+        length: u64,
+    },
     QueryAllocationResidency {
         device: u32,
         allocations: Vec<u32>,
@@ -126,6 +196,13 @@ pub enum Call {
         size: u64,
         protection: u64,
         driver_protection: u64,
+    },
+    /// Changes mappings in a reservation, when a fence has a value; then the fence gets the next value.
+    UpdateGpuVirtualAddress {
+        context: u32,
+        fence: FenceValue,
+        does_not_wait: bool,
+        operations: Vec<UpdateOperation>,
     },
     FreeGpuVirtualAddress {
         adapter: u32,
@@ -212,6 +289,12 @@ pub enum Call {
     },
     /// Lets time pass until all fences have their values, or any fence.
     WaitFromCpu {
+        device: u32,
+        fences: Vec<FenceValue>,
+        any: bool,
+    },
+    /// Lets an event be signalled when all fences have their values, or any fence.
+    SignalEventFromFences {
         device: u32,
         fences: Vec<FenceValue>,
         any: bool,

@@ -14,8 +14,8 @@ mod call;
 mod faults;
 mod settings;
 mod handles;
-mod objects;
 mod addresses;
+mod objects;
 mod rules;
 mod neighbour;
 mod log;
@@ -25,9 +25,9 @@ mod calls;
 #[cfg(target_os = "linux")]
 mod border;
 
-pub use call::{AllocationInfo, Call, FenceValue, Memory, Reply};
+pub use call::{AllocationInfo, Call, FenceValue, Memory, Reply, UpdateOperation};
 pub use faults::{Fault, FaultKind};
-pub use log::{CallLog, Counted, Line, LogError, Played, replay};
+pub use log::{CallLog, Counted, Line, LogError, Played, of_process, replay};
 pub use rules::{Finding, Rule};
 pub use session::Session;
 pub use settings::{Neighbour, SETTINGS_VARIABLE, Settings};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::settings::Settings;
 
 /// The version of the log, and the only version that is read.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The first line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,13 +44,16 @@ pub struct CallLog {
 }
 
 impl CallLog {
-    /// Begins a log.
+    /// Begins a log in the first file of `path` that does not exist yet: each process of a program has a log of its own.
     ///
     /// # Errors
     ///
     /// If the file cannot be made.
     pub fn create(path: &Path, settings: &Settings) -> io::Result<Self> {
-        let mut log = Self { out: BufWriter::new(File::create(path)?), error: None };
+        let is_there = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
+        let mut files = (1..).map(|process| File::create_new(of_process(path, process)));
+        let file = files.find(|file| !file.as_ref().is_err_and(is_there)).expect("numbers do not end")?;
+        let mut log = Self { out: BufWriter::new(file), error: None };
         log.write(&Header { vidmm_calls: VERSION, settings: settings.clone() });
         Ok(log)
     }
@@ -74,6 +77,15 @@ impl CallLog {
             let written = serde_json::to_writer(&mut self.out, value).map_err(io::Error::from);
             self.error = written.and_then(|()| self.out.write_all(b"\n")).err();
         }
+    }
+}
+
+/// The file of a process, from 1, in the order of their first calls: `calls.jsonl`, `calls.2.jsonl`, and so on.
+pub fn of_process(path: &Path, process: u32) -> PathBuf {
+    match (process, path.extension()) {
+        (1, _) => path.to_owned(),
+        (_, None) => path.with_extension(process.to_string()),
+        (_, Some(extension)) => path.with_extension(format!("{process}.{}", extension.display())),
     }
 }
 

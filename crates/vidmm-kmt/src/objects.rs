@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use vidmm::{AllocationId, ContextId, DeviceId, FenceValueDesc, MonitoredFenceId, PagingQueueId, TrimNotificationId};
 
+use crate::addresses::Mapping;
+use crate::call::FenceValue;
+
 /// An object that a handle names.
 #[derive(Debug)]
 pub(crate) enum Object {
@@ -11,6 +14,7 @@ pub(crate) enum Object {
     Device(Device),
     PagingQueue(PagingQueue),
     Context(Context),
+    HwQueue(HwQueue),
     Resource(Resource),
     Allocation(Allocation),
     Fence(Fence),
@@ -25,6 +29,7 @@ impl Object {
             Self::Adapter(_) | Self::Device(_) => None,
             Self::PagingQueue(queue) => Some(queue.device),
             Self::Context(context) => Some(context.device),
+            Self::HwQueue(queue) => Some(queue.device),
             Self::Resource(resource) => Some(resource.device),
             Self::TrimNotification(notification) => Some(notification.device),
             Self::Allocation(allocation) => Some(allocation.device),
@@ -48,6 +53,8 @@ pub(crate) struct Device {
     pub submitted: u64,
     /// The handles of the paging queues.
     pub queues: Vec<u32>,
+    /// The paging queue of updates of mappings, which is the library's.
+    pub companion: Option<u32>,
     /// The last MakeResident that was refused, if the device has given nothing back since.
     pub refused: Option<Refused>,
     /// The last notification to trim, if the device has given nothing back since.
@@ -120,10 +127,26 @@ pub(crate) struct Issued {
 pub(crate) struct Context {
     pub device: u32,
     pub id: ContextId,
+    pub node_ordinal: u32,
+    /// `D3DDDI_CREATECONTEXTFLAGS`.
+    pub flags: u32,
     /// The fences that the next work waits for.
     pub waits: Vec<FenceValueDesc>,
-    /// The value of each paging queue that the context's work waits for.
+    /// The value of each fence that the context's work waits for, by the handle of a monitored fence or of a paging queue.
     pub awaited: BTreeMap<u32, u64>,
+}
+
+/// A hardware queue of a context.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HwQueue {
+    pub device: u32,
+    pub context: u32,
+    /// A context of the library's, for this queue alone: queues do not wait for each other.
+    pub order: u32,
+    /// The progress fence: the handle, the slot of the value, and the manager's fence.
+    pub fence: u32,
+    pub slot: usize,
+    pub progress: MonitoredFenceId,
 }
 
 /// A resource: allocations that are created, shared and opened together.
@@ -200,8 +223,33 @@ pub(crate) struct Semaphore {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FenceOf {
     Monitored(MonitoredFenceId),
+    /// A hardware queue's progress fence.
+    HwQueue(MonitoredFenceId),
     /// The handle of the paging queue.
     PagingQueue(u32),
+}
+
+/// An update that has not ended.
+#[derive(Debug)]
+pub(crate) struct Update {
+    pub context: u32,
+    /// The value that begins the update. The end gives the fence the next value.
+    pub fence: FenceValue,
+    pub does_not_wait: bool,
+    /// The number of the call.
+    pub call: u64,
+    /// The addresses that change: the first, and the size.
+    pub destinations: Vec<(u64, u64)>,
+    pub parts: VecDeque<Part>,
+    /// The value of the manager's fence when all that was mapped so far is there.
+    pub mapped: u64,
+}
+
+/// A part of an update.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    Unmap { base: u64, size: u64 },
+    Map { base: u64, mapping: Mapping },
 }
 
 /// A registration for notifications to trim.
@@ -240,6 +288,7 @@ kinds!(
     Device "device",
     PagingQueue "paging queue",
     Context "context",
+    HwQueue "hardware queue",
     Resource "resource",
     Allocation "allocation",
     Fence "monitored fence",

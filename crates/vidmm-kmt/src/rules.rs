@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Rule {
     /// KMT-01: work is submitted before MakeResident's paging fence was waited for (RES-12).
     SubmittedBeforeResident,
-    /// KMT-02: work is submitted before MapGpuVirtualAddress's paging fence was waited for (GVA-50).
+    /// KMT-02: work is submitted before MapGpuVirtualAddress's paging fence was waited for (GVA-50), or an update's fence (GVA-55).
     SubmittedBeforeMapped,
     /// KMT-03: the commands are at an address that no resident allocation is mapped at (RES-05).
     CommandsNotResident,

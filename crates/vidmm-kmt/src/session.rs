@@ -14,7 +14,7 @@ use crate::call::{Call, FenceValue, Reply};
 use crate::faults::FaultKind;
 use crate::handles::{Dead, Handles};
 use crate::neighbour::Neighbour;
-use crate::objects::{Allocation, AskedToTrim, Kind, Object};
+use crate::objects::{Allocation, AskedToTrim, Kind, Object, Update};
 use crate::rules::{Finding, Rule};
 use crate::settings::Settings;
 use crate::status::Status;
@@ -51,6 +51,8 @@ pub struct Session {
     pub(crate) slots_of_fences: BTreeMap<MonitoredFenceId, usize>,
     /// The handles of monitored fences by the GPU virtual addresses of the values.
     pub(crate) fences_by_address: BTreeMap<u64, u32>,
+    /// Updates of mappings that have not ended.
+    pub(crate) updates: Vec<Update>,
     pub(crate) notifications: BTreeMap<TrimNotificationId, u32>,
     /// Notifications to trim that the client has not got: the handle, the flags, the bytes.
     pub(crate) trims: VecDeque<(u32, u32, u64)>,
@@ -115,6 +117,7 @@ impl Session {
             queues: BTreeMap::new(),
             slots_of_fences: BTreeMap::new(),
             fences_by_address: BTreeMap::new(),
+            updates: Vec::new(),
             notifications: BTreeMap::new(),
             trims: VecDeque::new(),
             findings: Vec::new(),
@@ -244,7 +247,7 @@ impl Session {
             }
             let has_played = is_neighbour_told && self.neighbour.play(&mut self.runtime);
             let has_shown = self.show_paging_fences();
-            if !(has_played | has_shown | self.resume()) {
+            if !(has_played | has_shown | self.run_updates() | self.resume()) {
                 break;
             }
         }

@@ -1,5 +1,6 @@
 //! The processes of a scenario on a manager that somebody else drives, beside the processes of others.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use vidmm::contract::EngineKind;
@@ -51,8 +52,6 @@ impl Neighbour {
                 "{name}: one kernel works on {kernel} bytes, and local memory has {local_memory_bytes}"
             ));
         }
-        // The processes play as long as the program runs.
-        let workload: &'static Workload = Box::leak(Box::new(workload));
         let engines: Vec<EngineKind> = runtime.vidmm().engines().to_vec();
         let options = ClientOptions {
             content: Content::Uniform.of_kernels(),
@@ -61,7 +60,8 @@ impl Neighbour {
             more_memory: "with `--local-memory`",
             are_alone: false,
         };
-        let client = Client::new(runtime, &engines, workload, &clients, options).map_err(|error| error.to_string())?;
+        let client = Client::new(runtime, &engines, Cow::Owned(workload), &clients, options);
+        let client = client.map_err(|error| error.to_string())?;
         Ok(Self { client, oracle: Oracle::new(&Workload::default(), Content::Uniform) })
     }
 

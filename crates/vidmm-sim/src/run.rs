@@ -1,5 +1,7 @@
 //! One run: a workload on a machine, every page that a kernel reads judged by the oracle.
 
+use std::borrow::Cow;
+
 use vidmm::contract::{EngineFence, EngineKind};
 use vidmm::{
     AdapterOptions, AllocationId, CheckError, DeviceErrorReason, DeviceInError, Event, GpuVirtualAddress,
@@ -338,7 +340,8 @@ impl Run<'_> {
             more_memory: more_keys(desc),
             are_alone: true,
         };
-        let mut client = Client::new(&mut self.runtime, &engines, self.workload, &desc.clients, options)?;
+        let mut client =
+            Client::new(&mut self.runtime, &engines, Cow::Borrowed(self.workload), &desc.clients, options)?;
         if let Some(accounts) = &mut self.accounts {
             client.processes().for_each(|(process, device, desc)| accounts.open(process, device, desc));
         }

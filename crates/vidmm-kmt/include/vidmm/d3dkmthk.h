@@ -24,6 +24,7 @@ typedef void *HANDLE;
 #define STATUS_INVALID_HANDLE ((NTSTATUS)0xC0000008)
 #define STATUS_INVALID_PARAMETER ((NTSTATUS)0xC000000D)
 #define STATUS_NO_MEMORY ((NTSTATUS)0xC0000017)
+#define STATUS_NOT_SUPPORTED ((NTSTATUS)0xC00000BB)
 #define STATUS_INSUFFICIENT_RESOURCES ((NTSTATUS)0xC000009A)
 #define STATUS_DEVICE_REMOVED ((NTSTATUS)0xC00002B6)
 
@@ -79,6 +80,15 @@ typedef struct _D3DDDI_ALLOCATIONINFO2 {
 	uintptr_t Reserved[5];
 } D3DDDI_ALLOCATIONINFO2;
 
+typedef struct _D3DDDI_ALLOCATIONINFO {
+	D3DKMT_HANDLE hAllocation;
+	const void *pSystemMem;
+	void *pPrivateDriverData;
+	UINT PrivateDriverDataSize;
+	UINT VidPnSourceId;
+	UINT Flags;
+} D3DDDI_ALLOCATIONINFO;
+
 typedef struct _D3DKMT_CREATEALLOCATION {
 	D3DKMT_HANDLE hDevice;
 	D3DKMT_HANDLE hResource;
@@ -88,7 +98,7 @@ typedef struct _D3DKMT_CREATEALLOCATION {
 	const void *pPrivateDriverData;
 	UINT PrivateDriverDataSize;
 	UINT NumAllocations;
-	D3DDDI_ALLOCATIONINFO2 *pAllocationInfo2;
+	union { D3DDDI_ALLOCATIONINFO *pAllocationInfo; D3DDDI_ALLOCATIONINFO2 *pAllocationInfo2; };
 	UINT Flags;
 	HANDLE hPrivateRuntimeResourceHandle;
 } D3DKMT_CREATEALLOCATION;
@@ -100,6 +110,80 @@ typedef struct _D3DKMT_DESTROYALLOCATION2 {
 	UINT AllocationCount;
 	UINT Flags;
 } D3DKMT_DESTROYALLOCATION2;
+
+typedef struct _D3DKMT_DESTROYALLOCATION {
+	D3DKMT_HANDLE hDevice;
+	D3DKMT_HANDLE hResource;
+	const D3DKMT_HANDLE *phAllocationList;
+	UINT AllocationCount;
+} D3DKMT_DESTROYALLOCATION;
+
+/* The masks of properties: 2 the supported segments, 4 the preferred segments. */
+typedef struct _D3DDDI_UPDATEALLOCPROPERTY {
+	D3DKMT_HANDLE hPagingQueue;
+	D3DKMT_HANDLE hAllocation;
+	UINT SupportedSegmentSet;
+	UINT PreferredSegment;
+	UINT Flags;
+	UINT64 PagingFenceValue;
+	UINT PropertyMaskValue;
+} D3DDDI_UPDATEALLOCPROPERTY;
+
+typedef struct _D3DKMT_INVALIDATECACHE {
+	D3DKMT_HANDLE hDevice;
+	D3DKMT_HANDLE hAllocation;
+	uintptr_t Offset;
+	uintptr_t Length;
+} D3DKMT_INVALIDATECACHE;
+
+typedef struct _D3DKMT_ESCAPE {
+	D3DKMT_HANDLE hAdapter;
+	D3DKMT_HANDLE hDevice;
+	INT Type;
+	UINT Flags;
+	void *pPrivateDriverData;
+	UINT PrivateDriverDataSize;
+	D3DKMT_HANDLE hContext;
+} D3DKMT_ESCAPE;
+
+typedef struct _D3DKMT_CREATEHWQUEUE {
+	D3DKMT_HANDLE hHwContext;
+	UINT Flags;
+	UINT PrivateDriverDataSize;
+	void *pPrivateDriverData;
+	D3DKMT_HANDLE hHwQueue;
+	D3DKMT_HANDLE hHwQueueProgressFence;
+	void *HwQueueProgressFenceCPUVirtualAddress;
+	D3DGPU_VIRTUAL_ADDRESS HwQueueProgressFenceGPUVirtualAddress;
+} D3DKMT_CREATEHWQUEUE;
+typedef struct _D3DKMT_DESTROYHWQUEUE { D3DKMT_HANDLE hHwQueue; } D3DKMT_DESTROYHWQUEUE;
+
+typedef struct _D3DKMT_SUBMITCOMMANDTOHWQUEUE {
+	D3DKMT_HANDLE hHwQueue;
+	UINT64 HwQueueProgressFenceId;
+	D3DGPU_VIRTUAL_ADDRESS CommandBuffer;
+	UINT CommandLength;
+	UINT PrivateDriverDataSize;
+	void *pPrivateDriverData;
+	UINT NumPrimaries;
+	const D3DKMT_HANDLE *WrittenPrimaries;
+} D3DKMT_SUBMITCOMMANDTOHWQUEUE;
+
+typedef struct _D3DKMT_SUBMITWAITFORSYNCOBJECTSTOHWQUEUE {
+	D3DKMT_HANDLE hHwQueue;
+	UINT ObjectCount;
+	const D3DKMT_HANDLE *ObjectHandleArray;
+	const UINT64 *FenceValueArray;
+} D3DKMT_SUBMITWAITFORSYNCOBJECTSTOHWQUEUE;
+
+typedef struct _D3DKMT_SUBMITSIGNALSYNCOBJECTSTOHWQUEUE {
+	UINT Flags;
+	UINT BroadcastHwQueueCount;
+	const D3DKMT_HANDLE *BroadcastHwQueueArray;
+	UINT ObjectCount;
+	const D3DKMT_HANDLE *ObjectHandleArray;
+	const UINT64 *FenceValueArray;
+} D3DKMT_SUBMITSIGNALSYNCOBJECTSTOHWQUEUE;
 
 typedef struct _D3DDDI_MAPGPUVIRTUALADDRESS {
 	D3DKMT_HANDLE hPagingQueue;
@@ -116,6 +200,67 @@ typedef struct _D3DDDI_MAPGPUVIRTUALADDRESS {
 	D3DGPU_VIRTUAL_ADDRESS VirtualAddress;
 	UINT64 PagingFenceValue;
 } D3DDDI_MAPGPUVIRTUALADDRESS;
+
+typedef struct _D3DDDI_RESERVEGPUVIRTUALADDRESS {
+	union { D3DKMT_HANDLE hPagingQueue; D3DKMT_HANDLE hAdapter; };
+	D3DGPU_VIRTUAL_ADDRESS BaseAddress;
+	D3DGPU_VIRTUAL_ADDRESS MinimumAddress;
+	D3DGPU_VIRTUAL_ADDRESS MaximumAddress;
+	UINT64 Size;
+	UINT ReservationType;
+	UINT64 DriverProtection;
+	D3DGPU_VIRTUAL_ADDRESS VirtualAddress;
+	UINT64 PagingFenceValue;
+} D3DDDI_RESERVEGPUVIRTUALADDRESS;
+
+#define D3DDDI_UPDATEGPUVIRTUALADDRESS_MAP 0
+#define D3DDDI_UPDATEGPUVIRTUALADDRESS_UNMAP 1
+#define D3DDDI_UPDATEGPUVIRTUALADDRESS_COPY 2
+#define D3DDDI_UPDATEGPUVIRTUALADDRESS_MAP_PROTECT 3
+
+typedef struct _D3DDDI_UPDATEGPUVIRTUALADDRESS_OPERATION {
+	INT OperationType;
+	union {
+		struct {
+			D3DGPU_VIRTUAL_ADDRESS BaseAddress;
+			UINT64 SizeInBytes;
+			D3DKMT_HANDLE hAllocation;
+			UINT64 AllocationOffsetInBytes;
+			UINT64 AllocationSizeInBytes;
+		} Map;
+		struct {
+			D3DGPU_VIRTUAL_ADDRESS BaseAddress;
+			UINT64 SizeInBytes;
+			D3DKMT_HANDLE hAllocation;
+			UINT64 AllocationOffsetInBytes;
+			UINT64 AllocationSizeInBytes;
+			UINT64 Protection;
+			UINT64 DriverProtection;
+		} MapProtect;
+		struct {
+			D3DGPU_VIRTUAL_ADDRESS BaseAddress;
+			UINT64 SizeInBytes;
+			UINT64 Protection;
+		} Unmap;
+		struct {
+			D3DGPU_VIRTUAL_ADDRESS SourceAddress;
+			UINT64 SizeInBytes;
+			D3DGPU_VIRTUAL_ADDRESS DestAddress;
+		} Copy;
+	};
+} D3DDDI_UPDATEGPUVIRTUALADDRESS_OPERATION;
+
+typedef struct _D3DKMT_UPDATEGPUVIRTUALADDRESS {
+	D3DKMT_HANDLE hDevice;
+	D3DKMT_HANDLE hContext;
+	D3DKMT_HANDLE hFenceObject;
+	UINT NumOperations;
+	D3DDDI_UPDATEGPUVIRTUALADDRESS_OPERATION *Operations;
+	uintptr_t Reserved0;
+	UINT64 Reserved1;
+	UINT64 FenceValue;
+	UINT Flags;
+} D3DKMT_UPDATEGPUVIRTUALADDRESS;
 
 typedef struct _D3DDDI_MAKERESIDENT {
 	D3DKMT_HANDLE hPagingQueue;
@@ -323,7 +468,19 @@ NTSTATUS D3DKMTCreateContextVirtual(D3DKMT_CREATECONTEXTVIRTUAL *);
 NTSTATUS D3DKMTDestroyContext(const D3DKMT_DESTROYCONTEXT *);
 NTSTATUS D3DKMTCreateAllocation2(D3DKMT_CREATEALLOCATION *);
 NTSTATUS D3DKMTDestroyAllocation2(const D3DKMT_DESTROYALLOCATION2 *);
+NTSTATUS D3DKMTCreateAllocation(D3DKMT_CREATEALLOCATION *);
+NTSTATUS D3DKMTDestroyAllocation(const D3DKMT_DESTROYALLOCATION *);
+NTSTATUS D3DKMTUpdateAllocationProperty(D3DDDI_UPDATEALLOCPROPERTY *);
+NTSTATUS D3DKMTInvalidateCache(const D3DKMT_INVALIDATECACHE *);
+NTSTATUS D3DKMTEscape(const D3DKMT_ESCAPE *);
+NTSTATUS D3DKMTCreateHwQueue(D3DKMT_CREATEHWQUEUE *);
+NTSTATUS D3DKMTDestroyHwQueue(const D3DKMT_DESTROYHWQUEUE *);
+NTSTATUS D3DKMTSubmitCommandToHwQueue(const D3DKMT_SUBMITCOMMANDTOHWQUEUE *);
+NTSTATUS D3DKMTSubmitWaitForSyncObjectsToHwQueue(const D3DKMT_SUBMITWAITFORSYNCOBJECTSTOHWQUEUE *);
+NTSTATUS D3DKMTSubmitSignalSyncObjectsToHwQueue(const D3DKMT_SUBMITSIGNALSYNCOBJECTSTOHWQUEUE *);
 NTSTATUS D3DKMTMapGpuVirtualAddress(D3DDDI_MAPGPUVIRTUALADDRESS *);
+NTSTATUS D3DKMTReserveGpuVirtualAddress(D3DDDI_RESERVEGPUVIRTUALADDRESS *);
+NTSTATUS D3DKMTUpdateGpuVirtualAddress(const D3DKMT_UPDATEGPUVIRTUALADDRESS *);
 NTSTATUS D3DKMTMakeResident(D3DDDI_MAKERESIDENT *);
 NTSTATUS D3DKMTEvict(D3DKMT_EVICT *);
 NTSTATUS D3DKMTLock2(D3DKMT_LOCK2 *);

@@ -1,9 +1,11 @@
 //! GPU virtual addresses.
 
-use vidmm::{GpuVaError, GpuVirtualAddress, MapError, MapGpuVirtualAddress, VaRangeError};
+use vidmm::{
+    AllocationId, GpuVaError, GpuVirtualAddress, MapError, MapGpuVirtualAddress, Mapped, PagingQueueId, VaRangeError,
+};
 
 use super::invalid;
-use crate::addresses::Mapping;
+use crate::addresses::{Access, Mapping};
 use crate::call::{Call, Reply};
 use crate::objects::{Adapter, Allocation, Object, PagingQueue};
 use crate::session::{Answer, Session};
@@ -25,12 +27,10 @@ impl Session {
             let dead = self.handles.get(object).err();
             return Err(self.dead(object, "paging queue or adapter with a device", dead));
         };
-        let base = if base == 0 { self.addresses.choose(minimum, maximum, size) } else { Some(base) };
-        let base = base.ok_or_else(|| invalid("no free range lies between the two addresses"))?;
-        let (vidmm, _, host) = self.runtime.borrow();
-        let reserved = vidmm
-            .reserve_gpu_virtual_address(host, queue, Some(GpuVirtualAddress(base)), size)
-            .map_err(|error| map_refused(&error))?;
+        let (base, reserved) = self.at_free_addresses(base, (minimum, maximum), size, |session, base| {
+            let (vidmm, _, host) = session.runtime.borrow();
+            vidmm.reserve_gpu_virtual_address(host, queue, Some(GpuVirtualAddress(base)), size)
+        })?;
         self.addresses.reserve(base, size);
         let value = match reserved.paging_fence_value {
             0 => 0,
@@ -62,22 +62,29 @@ impl Session {
         let queue = self.object::<PagingQueue>(paging_queue)?.id;
         let &mut Allocation { id, size: whole, .. } = self.object(allocation)?;
         let size = if size == 0 { whole.saturating_sub(offset).next_multiple_of(4096) } else { size };
+        let mapping = Mapping { size, allocation, offset, access: access(protection, driver_protection) };
+        let (base, mapped) = self.at_free_addresses(base, (minimum, maximum), size, |session, base| {
+            session.map_at(queue, id, base, mapping)
+        })?;
+        self.addresses.map(base, mapping);
+        let value = self.owe(paging_queue, "MapGpuVirtualAddress", mapped.paging_fence_value)?;
+        Ok(Reply { address: base, ..Reply::paging(value) })
+    }
+
+    /// Asks for a range of addresses: at `base`, or where `base` is 0 at the first range between two addresses that is to be had.
+    fn at_free_addresses<T>(
+        &mut self,
+        base: u64,
+        (minimum, maximum): (u64, u64),
+        size: u64,
+        ask: impl Fn(&mut Self, u64) -> Result<T, MapError>,
+    ) -> Result<(u64, T), Reply> {
         let (mut from, is_chosen) = (minimum, base == 0);
-        let (base, mapped) = loop {
+        loop {
             let base = if is_chosen { self.addresses.choose(from, maximum, size) } else { Some(base) };
             let base = base.ok_or_else(|| invalid("no free range lies between the two addresses"))?;
-            let desc = MapGpuVirtualAddress {
-                base_address: Some(GpuVirtualAddress(base)),
-                allocation: id,
-                offset,
-                size,
-                write: protection & PROTECTION_WRITE != 0,
-                execute: protection & PROTECTION_EXECUTE != 0,
-                driver_protection,
-            };
-            let (vidmm, _, host) = self.runtime.borrow();
-            match vidmm.map_gpu_virtual_address(host, queue, &desc) {
-                Ok(mapped) => break (base, mapped),
+            match ask(self, base) {
+                Ok(answer) => return Ok((base, answer)),
                 // Work in flight may still use a range that was freed.
                 Err(MapError::Range(VaRangeError::InUse)) if is_chosen => from = base + size,
                 // The first addresses of a process are nobody's (GVA-58).
@@ -86,10 +93,28 @@ impl Session {
                 }
                 Err(error) => return Err(map_refused(&error)),
             }
+        }
+    }
+
+    /// Asks the manager for a mapping.
+    pub(super) fn map_at(
+        &mut self,
+        queue: PagingQueueId,
+        allocation: AllocationId,
+        base: u64,
+        Mapping { size, offset, access, .. }: Mapping,
+    ) -> Result<Mapped, MapError> {
+        let desc = MapGpuVirtualAddress {
+            base_address: Some(GpuVirtualAddress(base)),
+            allocation,
+            offset,
+            size,
+            write: access.write,
+            execute: access.execute,
+            driver_protection: access.driver_protection,
         };
-        self.addresses.map(base, Mapping { size, allocation });
-        let value = self.owe(paging_queue, "MapGpuVirtualAddress", mapped.paging_fence_value)?;
-        Ok(Reply { address: base, ..Reply::paging(value) })
+        let (vidmm, _, host) = self.runtime.borrow();
+        vidmm.map_gpu_virtual_address(host, queue, &desc)
     }
 
     /// Frees addresses. Time passes while work in flight uses what was mapped in a reservation, and was destroyed.
@@ -107,6 +132,12 @@ impl Session {
         self.addresses.free(base, size);
         Ok(Reply::default())
     }
+}
+
+/// What the bits of a protection allow.
+pub(super) fn access(protection: u64, driver_protection: u64) -> Access {
+    let (write, execute) = (protection & PROTECTION_WRITE != 0, protection & PROTECTION_EXECUTE != 0);
+    Access { write, execute, driver_protection }
 }
 
 fn map_refused(error: &MapError) -> Reply {

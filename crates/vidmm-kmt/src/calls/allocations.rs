@@ -1,11 +1,15 @@
 //! Allocations: created, destroyed, locked, offered.
 
-use vidmm::{AllocationId, CreateAllocationDesc, CreateAllocationFlags, DestroyFlags, LockError};
+use vidmm::contract::{SegmentPreference, SegmentSet};
+use vidmm::{
+    AllocationId, CreateAllocationDesc, CreateAllocationFlags, DestroyFlags, LockError, SegmentId,
+    UpdateAllocationProperty,
+};
 use vidmm_runtime::{AllocationDesc, AllocationSegments, CpuAccess};
 
 use super::invalid;
-use crate::call::{AllocationInfo, Memory, Reply};
-use crate::objects::{Allocation, Device, MadeResident};
+use crate::call::{AllocationInfo, Call, Memory, Reply};
+use crate::objects::{Allocation, Device, MadeResident, PagingQueue};
 use crate::rules::Rule;
 use crate::session::{Answer, Session};
 use crate::status::Status;
@@ -99,6 +103,23 @@ impl Session {
         }
         self.gave_back(device);
         Ok(Reply::default())
+    }
+
+    /// Changes the segments of an allocation. The paging queue's fence says when the allocation is where it may be (CRE-50).
+    pub(super) fn update_allocation_property(&mut self, call: &Call) -> Answer {
+        let &Call::UpdateAllocationProperty { paging_queue, allocation, supported_segment_set, preferred_segments } =
+            call
+        else {
+            unreachable!("the caller has looked");
+        };
+        let (queue, id) = (self.object::<PagingQueue>(paging_queue)?.id, self.object::<Allocation>(allocation)?.id);
+        let update = UpdateAllocationProperty {
+            supported_segment_set: supported_segment_set.map(SegmentSet),
+            preferred_segment: preferred_segments.map(|ids| SegmentPreference::of(ids.map(SegmentId))),
+        };
+        let (vidmm, kmd, _) = self.runtime.borrow();
+        let value = vidmm.update_allocation_property(kmd, queue, id, &update).map_err(invalid)?;
+        Ok(Reply::paging(self.issue(paging_queue, value)?))
     }
 
     /// Locks an allocation. Time passes while the content is on its way (RES-80).

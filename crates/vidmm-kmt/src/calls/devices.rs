@@ -24,8 +24,16 @@ impl Session {
         let id = self.runtime.vidmm().create_device(process).map_err(invalid)?;
         let progress = CreateMonitoredFenceDesc { device: Some(id), initial_fence_value: 0 };
         let progress = self.runtime.vidmm().create_monitored_fence(progress).map_err(invalid)?;
-        let device =
-            Device { id, adapter, progress, submitted: 0, queues: Vec::new(), refused: None, asked_to_trim: None };
+        let device = Device {
+            id,
+            adapter,
+            progress,
+            submitted: 0,
+            queues: Vec::new(),
+            companion: None,
+            refused: None,
+            asked_to_trim: None,
+        };
         Ok(Reply::created([self.insert(Object::Device(device))?]))
     }
 
@@ -112,17 +120,20 @@ impl Session {
         self.patiently(destroy, |_, error| matches!(error, vidmm::DestroyError::InUse { .. })).map_err(invalid)
     }
 
-    pub(super) fn create_context(&mut self, device: u32, node_ordinal: u32) -> Answer {
+    pub(super) fn create_context(&mut self, device: u32, node_ordinal: u32, flags: u32) -> Answer {
         let of = self.object::<Device>(device)?.id;
         let engine = if node_ordinal == 0 { RENDER_ENGINE } else { COPY_ENGINE };
         let (vidmm, kmd, _) = self.runtime.borrow();
         let id = vidmm.create_context(kmd, of, engine).map_err(invalid)?;
-        let context = Context { device, id, waits: Vec::new(), awaited: BTreeMap::new() };
+        let context = Context { device, id, node_ordinal, flags, waits: Vec::new(), awaited: BTreeMap::new() };
         Ok(Reply::created([self.insert(Object::Context(context))?]))
     }
 
     pub(super) fn destroy_context(&mut self, context: u32) -> Answer {
         let id = self.object::<Context>(context)?.id;
+        for (queue, _) in self.hw_queues_of(context) {
+            self.destroy_hw_queue(queue)?;
+        }
         self.retry(|session| {
             let (vidmm, kmd, _) = session.runtime.borrow();
             vidmm.destroy_context(kmd, id)

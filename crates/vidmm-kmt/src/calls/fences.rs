@@ -1,6 +1,6 @@
 //! Monitored fences, and waits.
 
-use vidmm::{CreateMonitoredFenceDesc, FenceValueDesc};
+use vidmm::{CreateMonitoredFenceDesc, FenceValueDesc, MonitoredFenceId};
 
 use super::{FENCE_ADDRESSES, invalid};
 use crate::call::{FenceValue, Reply};
@@ -10,17 +10,29 @@ use crate::status::Status;
 
 impl Session {
     pub(super) fn create_fence(&mut self, device: u32, initial_value: u64, is_shared: bool) -> Answer {
-        let of = self.object::<Device>(device)?.id;
+        let (created, _) = self.insert_fence(device, initial_value, is_shared, FenceOf::Monitored)?;
+        self.fences_by_address.insert(created.address, created.handle());
+        Ok(created)
+    }
+
+    pub(super) fn insert_fence(
+        &mut self,
+        device: u32,
+        initial_value: u64,
+        is_shared: bool,
+        of: impl Fn(MonitoredFenceId) -> FenceOf,
+    ) -> Result<(Reply, MonitoredFenceId), Reply> {
+        let owner = self.object::<Device>(device)?.id;
         // A shared fence lives on without the device.
-        let desc = CreateMonitoredFenceDesc { device: (!is_shared).then_some(of), initial_fence_value: initial_value };
+        let desc =
+            CreateMonitoredFenceDesc { device: (!is_shared).then_some(owner), initial_fence_value: initial_value };
         let id = self.runtime.vidmm().create_monitored_fence(desc).map_err(invalid)?;
         let slot = self.new_slot(initial_value);
         self.slots_of_fences.insert(id, slot);
         let address = FENCE_ADDRESSES + 8 * slot as u64;
-        let fence = Fence { device, slot, of: FenceOf::Monitored(id), address, is_shared };
+        let fence = Fence { device, slot, of: of(id), address, is_shared };
         let handle = self.insert(Object::Fence(fence))?;
-        self.fences_by_address.insert(address, handle);
-        Ok(Reply { address, values: vec![slot as u64], ..Reply::created([handle]) })
+        Ok((Reply { address, values: vec![slot as u64], ..Reply::created([handle]) }, id))
     }
 
     pub(super) fn destroy_fence(&mut self, fence: u32) -> Answer {
@@ -31,7 +43,7 @@ impl Session {
         }
         let &mut Fence { of, is_shared, .. } = self.object(fence)?;
         let FenceOf::Monitored(id) = of else {
-            return Err(invalid("a paging queue's fence ends with the queue"));
+            return Err(invalid("a queue's fence ends with the queue"));
         };
         self.forget(fence);
         if !(is_shared && self.is_open(id)) {
@@ -41,28 +53,51 @@ impl Session {
     }
 
     /// The manager's fence of a handle, which is to reach a value.
-    pub(super) fn monitored(&mut self, handle: u32, value: u64) -> Result<vidmm::MonitoredFenceId, Reply> {
+    pub(super) fn monitored(&mut self, handle: u32, value: u64) -> Result<MonitoredFenceId, Reply> {
         let &mut Fence { of, slot, .. } = self.object(handle)?;
         match of {
             FenceOf::Monitored(id) => {
                 self.promised[slot] = self.promised[slot].max(value);
                 Ok(id)
             }
-            FenceOf::PagingQueue(_) => Err(invalid("the fence of a paging queue is signalled by the queue alone")),
+            _ => Err(invalid("a queue's fence is signalled by the queue alone")),
         }
     }
 
+    /// The fence and the value that the end of commands signals, by the GPU virtual address of the fence's value; none at 0.
+    pub(super) fn fence_at(&mut self, address: u64, value: u64) -> Result<Option<FenceValueDesc>, Reply> {
+        if address == 0 {
+            return Ok(None);
+        }
+        let handle = self.fences_by_address.get(&address).copied();
+        let handle = handle.ok_or_else(|| invalid("the private data names a fence that is not there"))?;
+        Ok(Some(FenceValueDesc { fence: self.monitored(handle, value)?, value }))
+    }
+
+    /// The end of the context's work so far signals fences.
+    pub(super) fn signal_from_gpu(&mut self, context: u32, fences: &[FenceValue]) -> Answer {
+        let signal = |session: &mut Self, of: &FenceValue| {
+            let fence = session.monitored(of.fence, of.value)?;
+            Ok(FenceValueDesc { fence, value: of.value })
+        };
+        let signals = fences.iter().map(|of| signal(self, of)).collect::<Result<Vec<_>, Reply>>()?;
+        self.queue(context, Vec::new(), signals)
+    }
+
     pub(super) fn wait_from_gpu(&mut self, context: u32, fences: &[FenceValue]) -> Answer {
-        for &FenceValue { fence, value } in fences {
-            let id = match self.object::<Fence>(fence)?.of {
-                FenceOf::Monitored(id) => id,
-                FenceOf::PagingQueue(queue) => {
-                    let awaited = self.object::<Context>(context)?.awaited.entry(queue).or_default();
-                    *awaited = (*awaited).max(value);
-                    self.object::<PagingQueue>(queue)?.shown
-                }
-            };
-            self.object::<Context>(context)?.waits.push(FenceValueDesc { fence: id, value });
+        // What a context waits for, all its hardware queues wait for.
+        let queues = self.hw_queues_of(context).into_iter().map(|(_, queue)| queue.order);
+        for context in Vec::from_iter(std::iter::once(context).chain(queues)) {
+            for &FenceValue { fence, value } in fences {
+                let (owner, id) = match self.object::<Fence>(fence)?.of {
+                    FenceOf::Monitored(id) | FenceOf::HwQueue(id) => (fence, id),
+                    FenceOf::PagingQueue(queue) => (queue, self.object::<PagingQueue>(queue)?.shown),
+                };
+                let context = self.object::<Context>(context)?;
+                let awaited = context.awaited.entry(owner).or_default();
+                *awaited = (*awaited).max(value);
+                context.waits.push(FenceValueDesc { fence: id, value });
+            }
         }
         Ok(Reply::default())
     }

@@ -4,16 +4,20 @@ mod addresses;
 mod allocations;
 mod devices;
 mod fences;
+mod hw_queues;
 mod residency;
 mod semaphores;
 mod sharing;
+mod updates;
 mod work;
 
-use vidmm::{FenceValueDesc, MemorySegmentGroup, OfferFlags, OfferPriority, QueryStatistics, SegmentId};
+use vidmm::{MemorySegmentGroup, OfferFlags, OfferPriority, QueryStatistics, SegmentId};
 use vidmm_soft::LOCAL_SEGMENT;
 
 use crate::call::{Call, FenceValue, Reply};
-use crate::objects::{Adapter, Allocation, Context, Device, Fence, FenceOf, Object, Resource, TrimNotification};
+use crate::objects::{
+    Adapter, Allocation, Context, Device, Fence, FenceOf, HwQueue, Object, Resource, TrimNotification,
+};
 use crate::rules::Rule;
 use crate::session::{Answer, Session};
 use crate::status::Status;
@@ -42,7 +46,20 @@ impl Session {
             Call::GetDeviceState { device } => self.device_state(device),
             Call::CreatePagingQueue { device, priority } => self.create_paging_queue(device, priority),
             Call::DestroyPagingQueue { paging_queue } => self.destroy_paging_queue(paging_queue),
-            Call::CreateContext { device, node_ordinal } => self.create_context(device, node_ordinal),
+            Call::CreateContext { device, node_ordinal, flags } => self.create_context(device, node_ordinal, flags),
+            Call::CreateHwQueue { context } => self.create_hw_queue(context),
+            Call::DestroyHwQueue { hw_queue } => self.destroy_hw_queue(hw_queue),
+            Call::SubmitCommandToHwQueue { hw_queue, commands, progress_fence_value } => {
+                self.submit_to_hw_queue(hw_queue, commands, progress_fence_value)
+            }
+            Call::SubmitWaitForSyncObjectsToHwQueue { hw_queue, ref fences } => {
+                let order = self.object::<HwQueue>(hw_queue)?.order;
+                self.wait_from_gpu(order, fences)
+            }
+            Call::SubmitSignalSyncObjectsToHwQueue { hw_queue, ref fences } => {
+                let order = self.object::<HwQueue>(hw_queue)?.order;
+                self.signal_from_gpu(order, fences)
+            }
             Call::DestroyContext { context } => self.destroy_context(context),
             Call::SetContextSchedulingPriority { context, priority } => {
                 let id = self.object::<Context>(context)?.id;
@@ -77,6 +94,14 @@ impl Session {
                 }
                 Ok(Reply::default())
             }
+            Call::UpdateAllocationProperty { .. } => self.update_allocation_property(call),
+            Call::InvalidateCache { device, allocation, offset, length } => {
+                self.object::<Device>(device)?;
+                let size = self.object::<Allocation>(allocation)?.size;
+                // The model's memory is coherent, so nothing is to be done (RES-85).
+                let is_inside = offset.checked_add(length).is_some_and(|end| end <= size);
+                if is_inside { Ok(Reply::default()) } else { Err(invalid("the range is not inside the allocation")) }
+            }
             Call::QueryAllocationResidency { ref allocations, .. } => {
                 let ids = self.allocation_ids(allocations)?;
                 let status = |id| self.runtime.vidmm().query_allocation_residency(id).map_err(invalid);
@@ -88,6 +113,9 @@ impl Session {
                 self.reserve(object, base, (minimum, maximum), size)
             }
             Call::MapGpuVirtualAddress { .. } => self.map(call),
+            Call::UpdateGpuVirtualAddress { context, fence, does_not_wait, ref operations } => {
+                self.update_addresses(context, fence, does_not_wait, operations)
+            }
             Call::FreeGpuVirtualAddress { adapter, base, size } => self.free_address(adapter, base, size),
             Call::MakeResident { paging_queue, ref allocations, flags } => {
                 self.make_resident(paging_queue, allocations, flags)
@@ -115,7 +143,8 @@ impl Session {
                 Ok(Reply::default())
             }
             Call::SubmitCommand { context, commands, fence_address, fence_value, .. } => {
-                self.submit(context, commands, (fence_address, fence_value))
+                let signal = self.fence_at(fence_address, fence_value)?;
+                self.submit(context, commands, signal)
             }
             Call::ShareObjects { ref objects } => {
                 for &object in objects {
@@ -138,19 +167,16 @@ impl Session {
                 }
                 Ok(Reply::default())
             }
-            Call::SignalFromGpu { context, ref fences } => {
-                let signal = |session: &mut Self, of: &FenceValue| {
-                    let fence = session.monitored(of.fence, of.value)?;
-                    Ok(FenceValueDesc { fence, value: of.value })
-                };
-                let signals = fences.iter().map(|of| signal(self, of)).collect::<Result<Vec<_>, Reply>>()?;
-                self.queue(context, Vec::new(), signals)
-            }
+            Call::SignalFromGpu { context, ref fences } => self.signal_from_gpu(context, fences),
             Call::CreateSemaphore { device, initial_count } => self.create_semaphore(device, initial_count),
             Call::SignalSemaphores { context, ref semaphores } => self.signal_semaphores(context, semaphores),
             Call::WaitForSemaphores { context, ref semaphores } => self.wait_for_semaphores(context, semaphores),
             Call::WaitFromGpu { context, ref fences } => self.wait_from_gpu(context, fences),
             Call::WaitFromCpu { ref fences, any, .. } => self.wait_from_cpu(fences, any),
+            Call::SignalEventFromFences { ref fences, .. } => {
+                fences.iter().try_for_each(|of| self.object::<Fence>(of.fence).map(|_| ()))?;
+                Ok(Reply::default())
+            }
             Call::QueryVideoMemoryInfo { adapter, local } => {
                 self.object::<Adapter>(adapter)?;
                 let process = self.process;
@@ -229,9 +255,13 @@ impl Session {
                 self.free_slots.push(queue.slot);
             }
             Ok(Object::Resource(_)) => self.gone.push(handle),
-            Ok(Object::Fence(Fence { of: FenceOf::Monitored(id), address, slot, is_shared, .. }))
-                if !(is_shared && self.is_open(id)) =>
-            {
+            Ok(Object::Fence(Fence {
+                of: FenceOf::Monitored(id) | FenceOf::HwQueue(id),
+                address,
+                slot,
+                is_shared,
+                ..
+            })) if !(is_shared && self.is_open(id)) => {
                 self.fences_by_address.remove(&address);
                 self.slots_of_fences.remove(&id);
                 self.free_slots.push(slot);

@@ -33,9 +33,10 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn submit(&mut self, context: u32, commands: u64, (fence_address, fence_value): (u64, u64)) -> Answer {
+    pub(super) fn submit(&mut self, context: u32, commands: u64, signal: Option<FenceValueDesc>) -> Answer {
         let device = self.object::<Context>(context)?.device;
         self.judge_commands(device, commands);
+        self.judge_updates(context, commands);
         self.judge_fences(context)?;
         self.judge_trim(device);
         if !self.notifications.is_empty() && self.strikes(FaultKind::Trim) {
@@ -43,12 +44,6 @@ impl Session {
         }
         if self.strikes(FaultKind::Suspend) {
             self.suspend();
-        }
-        let mut signals = Vec::new();
-        if fence_address != 0 {
-            let handle = self.fences_by_address.get(&fence_address).copied();
-            let handle = handle.ok_or_else(|| invalid("the private data names a fence that is not there"))?;
-            signals.push(FenceValueDesc { fence: self.monitored(handle, fence_value)?, value: fence_value });
         }
         let kernel = KernelCommand {
             kernel: self.call,
@@ -58,7 +53,7 @@ impl Session {
             outputs: Vec::new(),
         };
         let dma_buffer = self.runtime.umd().encode_kernel(&kernel);
-        let reply = self.queue(context, dma_buffer, signals)?;
+        let reply = self.queue(context, dma_buffer, signal.into_iter().collect())?;
         if self.settings.null_hardware {
             // The driver takes the work for done. The work is done, unless a fence or paging holds the work up.
             let number = self.object::<Device>(device)?.submitted;

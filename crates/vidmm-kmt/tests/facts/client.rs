@@ -27,7 +27,7 @@ impl Client {
         let adapter = session.call(&Call::OpenAdapter).handle();
         let device = session.call(&Call::CreateDevice { adapter }).handle();
         let queues = session.call(&Call::CreatePagingQueue { device, priority: 0 });
-        let context = session.call(&Call::CreateContext { device, node_ordinal: 0 }).handle();
+        let context = session.call(&Call::CreateContext { device, node_ordinal: 0, flags: 0 }).handle();
         let fence = session.call(&Call::CreateMonitoredFence { device, initial_value: 0, is_shared: false });
         Self {
             adapter,

@@ -73,7 +73,7 @@ fn addresses_are_reserved_after_another_device_is_gone() {
     client.call(Call::DestroyDevice { device: client.device });
     client.device = client.call(Call::CreateDevice { adapter: client.adapter }).handle();
     client.queue = client.call(Call::CreatePagingQueue { device: client.device, priority: 0 }).handle();
-    client.context = client.call(Call::CreateContext { device: client.device, node_ordinal: 0 }).handle();
+    client.context = client.call(Call::CreateContext { device: client.device, node_ordinal: 0, flags: 0 }).handle();
     let (object, base, size) = (client.adapter, 1 << 30, MIB);
     let reserve = Call::ReserveGpuVirtualAddress { object, base, minimum: 0, maximum: 0, size };
     assert_eq!(client.call(reserve).status, Status::SUCCESS);

@@ -17,7 +17,7 @@ impl Two {
         let mut client = Client::small();
         let device = client.call(Call::CreateDevice { adapter: client.adapter }).handle();
         let queue = client.call(Call::CreatePagingQueue { device, priority: 0 }).handle();
-        let context = client.call(Call::CreateContext { device, node_ordinal: 0 }).handle();
+        let context = client.call(Call::CreateContext { device, node_ordinal: 0, flags: 0 }).handle();
         Self { client, device, queue, context }
     }
 
@@ -122,7 +122,7 @@ fn a_shared_fence_has_one_value_and_ends_with_the_last_handle() {
 fn a_semaphore_lets_one_context_wait_for_another() {
     let mut client = Client::small();
     let (device, first) = (client.device, client.context);
-    let second = client.call(Call::CreateContext { device, node_ordinal: 1 }).handle();
+    let second = client.call(Call::CreateContext { device, node_ordinal: 1, flags: 0 }).handle();
     let semaphores = vec![client.call(Call::CreateSemaphore { device, initial_count: 1 }).handle()];
     let (_, commands) = client.ready(MIB);
     let wait_and_signal = |client: &mut Client, value| {

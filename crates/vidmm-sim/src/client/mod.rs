@@ -14,7 +14,10 @@ mod submission;
 mod changes;
 mod recovery;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use vidmm::contract::EngineKind;
 use vidmm::{DeviceId, MonitoredFenceId, Nanoseconds, ProcessId, TrimFlags};
@@ -49,7 +52,7 @@ pub(crate) struct ClientOptions {
 
 /// All processes of a workload.
 pub(crate) struct Client<'a> {
-    workload: &'a Workload,
+    workload: Cow<'a, Workload>,
     options: ClientOptions,
     processes: Vec<Process>,
     buffers: Vec<BufferState>,
@@ -77,7 +80,7 @@ impl<'a> Client<'a> {
     pub fn new(
         runtime: &mut Runtime,
         engines: &[EngineKind],
-        workload: &'a Workload,
+        workload: Cow<'a, Workload>,
         descs: &[ClientDesc],
         options: ClientOptions,
     ) -> Result<Self, ClientError> {

@@ -98,11 +98,13 @@ impl Client<'_> {
         process: usize,
         kernel: usize,
     ) -> Result<(), ClientError> {
-        let work = &self.workload.kernels[kernel];
-        for &buffer in &work.reads {
-            if !std::mem::take(&mut self.buffers[buffer as usize].is_lost) {
-                continue;
-            }
+        let (work, buffers) = (&self.workload.kernels[kernel], &mut self.buffers);
+        let engine = slot(work.engine);
+        let lost = work.reads.iter().filter(|&&buffer| std::mem::take(&mut buffers[buffer as usize].is_lost));
+        let lost = Vec::from_iter(lost.copied());
+        // A buffer that the kernel only writes is written whole.
+        work.writes.iter().for_each(|&buffer| buffers[buffer as usize].is_lost = false);
+        for buffer in lost {
             let number = self.add_kernel(MoreKernel { process, reads: Vec::new(), writes: vec![buffer] });
             let command = KernelCommand {
                 kernel: number as u64,
@@ -111,10 +113,8 @@ impl Client<'_> {
                 inputs: Vec::new(),
                 outputs: vec![self.buffers[buffer as usize].mapping.expect("it was provided")],
             };
-            self.submit_beside(runtime, process, slot(work.engine), &command, &[buffer])?;
+            self.submit_beside(runtime, process, engine, &command, &[buffer])?;
         }
-        // A buffer that the kernel only writes is written whole.
-        work.writes.iter().for_each(|&buffer| self.buffers[buffer as usize].is_lost = false);
         Ok(())
     }
 

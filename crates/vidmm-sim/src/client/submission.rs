@@ -111,10 +111,10 @@ impl Client<'_> {
         kernel: usize,
         named: &[u32],
     ) -> Result<(), ClientError> {
+        let number = self.number(process, kernel);
         let work = &self.workload.kernels[kernel];
         let own = slot(work.engine);
         let other = 1 - own;
-        let number = self.number(process, kernel);
         let range = |&buffer: &u32| self.buffers[buffer as usize].mapping.expect("it was provided");
         let command = KernelCommand {
             kernel: number as u64,

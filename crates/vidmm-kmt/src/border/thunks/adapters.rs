@@ -2,6 +2,7 @@
 
 use windows_sys::Wdk::Graphics::Direct3D as wdk;
 
+use super::not_supported;
 use crate::border::{client, dxcore};
 use crate::call::{Call, Reply};
 use crate::status::Status;
@@ -120,8 +121,7 @@ thunks! {
             wdk::D3DKMT_QUERYSTATISTICS_SEGMENT => (segment < SEGMENTS, false),
             wdk::D3DKMT_QUERYSTATISTICS_PROCESS_SEGMENT => (segment < SEGMENTS, true),
             kind => {
-                let function = format!("D3DKMTQueryStatistics of type {kind}");
-                return client::call(Call::NotSupported { function }).status.0;
+                return not_supported(format!("D3DKMTQueryStatistics of type {kind}")).status.0;
             }
         };
         if !is_known {
@@ -154,6 +154,11 @@ thunks! {
             (args.ClockData.GpuClockCounter, args.ClockData.CpuClockCounter) = (reply.value(), reply.value());
         }
         reply
+    }
+
+    /// Asks the kernel-mode driver: the bytes are a driver's own, so no kind of escape is supported.
+    D3DKMTEscape(args: wdk::D3DKMT_ESCAPE) {
+        not_supported(format!("D3DKMTEscape of type {}", args.Type))
     }
 
     /// Sets what a process cannot go without.

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use windows_sys::Wdk::Graphics::Direct3D as wdk;
 
-use super::{fence_address, pointer};
+use super::{bits, fence_address, pointer};
 use crate::border::client::{self, TrimCallback};
 use crate::call::{Call, Reply};
 use crate::status::Status;
@@ -48,8 +48,8 @@ thunks! {
 
     /// Creates a context.
     D3DKMTCreateContextVirtual(args: wdk::D3DKMT_CREATECONTEXTVIRTUAL) {
-        let call = Call::CreateContext { device: args.hDevice, node_ordinal: args.NodeOrdinal };
-        let reply = client::call(call);
+        let flags = bits(&args.Flags);
+        let reply = client::call(Call::CreateContext { device: args.hDevice, node_ordinal: args.NodeOrdinal, flags });
         args.hContext = reply.handle();
         reply
     }

@@ -5,7 +5,7 @@
 use std::ffi::c_void;
 
 use super::client;
-use crate::call::{Call, FenceValue};
+use crate::call::{Call, FenceValue, Reply};
 
 /// The elements of an array of the caller's.
 ///
@@ -18,6 +18,16 @@ unsafe fn elements<T: Copy>(array: *const T, count: u32) -> Vec<T> {
     }
     // SAFETY: the caller says so.
     (0..count as usize).map(|at| unsafe { array.add(at).read_unaligned() }).collect()
+}
+
+/// Bytes of the caller's.
+///
+/// # Safety
+///
+/// `data` is null, or has `size` bytes.
+unsafe fn bytes(data: *const c_void, size: u32) -> Vec<u8> {
+    // SAFETY: the caller says so.
+    unsafe { elements(data.cast::<u8>(), size) }
 }
 
 /// The flags of a struct, which are a union of bits and a number of 32 bits.
@@ -50,6 +60,11 @@ fn fence_address(slot: u64) -> *mut c_void {
     client::with(|client| client.fence_address(slot as usize)).unwrap_or(std::ptr::null_mut())
 }
 
+/// A function, or a part of one, that is not there: counted by name.
+fn not_supported(function: impl ToString) -> Reply {
+    client::call(Call::NotSupported { function: function.to_string() })
+}
+
 /// Defines functions that read one struct. The body answers a [`Reply`]; its status is the function's.
 macro_rules! thunks {
     ($($(#[$doc:meta])* $name:ident($args:ident: $type:ty) $body:block)*) => {$(
@@ -71,6 +86,7 @@ macro_rules! thunks {
 mod adapters;
 mod allocations;
 mod devices;
+mod hw_queues;
 mod residency;
 mod semaphores;
 mod sharing;
@@ -82,20 +98,11 @@ macro_rules! not_supported {
         #[doc = concat!("`", stringify!($name), "` is not supported.")]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() -> i32 {
-            client::call(Call::NotSupported { function: stringify!($name).to_owned() }).status.0
+            not_supported(stringify!($name)).status.0
         }
     )*};
 }
 
 not_supported! {
-    D3DKMTCreateAllocation
-    D3DKMTDestroyAllocation
     D3DKMTOpenSyncObjectNtHandleFromName
-    D3DKMTEscape
-    D3DKMTUpdateGpuVirtualAddress
-    D3DKMTCreateHwQueue
-    D3DKMTDestroyHwQueue
-    D3DKMTSubmitCommandToHwQueue
-    D3DKMTUpdateAllocationProperty
-    D3DKMTInvalidateCache
 }

@@ -4,8 +4,54 @@ use windows_sys::Wdk::Graphics::Direct3D as wdk;
 
 use super::{bits, elements};
 use crate::border::client;
-use crate::call::{Call, Reply};
+use crate::call::{Call, FenceValue, Reply, UpdateOperation};
 use crate::status::Status;
+
+/// `D3DKMT_UPDATEGPUVIRTUALADDRESS`: the update does not wait for the fence.
+const DO_NOT_WAIT: u32 = 1 << 0;
+
+/// `D3DDDI_UPDATEGPUVIRTUALADDRESS_OPERATION_TYPE`.
+const MAP: i32 = 0;
+const UNMAP: i32 = 1;
+const COPY: i32 = 2;
+const MAP_PROTECT: i32 = 3;
+
+/// Reads an operation of an update; none of an unknown type.
+///
+/// # Safety
+///
+/// The type says which kind of the union is filled in.
+unsafe fn read_operation(operation: &wdk::D3DDDI_UPDATEGPUVIRTUALADDRESS_OPERATION) -> Option<UpdateOperation> {
+    // SAFETY: the caller says so, and the first five members of both kinds of a map are the same.
+    unsafe {
+        let of = &operation.Anonymous;
+        Some(match operation.OperationType {
+            MAP | MAP_PROTECT => {
+                // A plain map may be read and written (GVA-54).
+                let (protection, driver_protection) = match operation.OperationType {
+                    MAP => (1, 0),
+                    _ => ((&raw const of.MapProtect.Protection).cast::<u64>().read(), of.MapProtect.DriverProtection),
+                };
+                UpdateOperation::Map {
+                    base: of.Map.BaseAddress,
+                    size: of.Map.SizeInBytes,
+                    allocation: of.Map.hAllocation,
+                    offset: of.Map.AllocationOffsetInBytes,
+                    allocation_size: of.Map.AllocationSizeInBytes,
+                    protection,
+                    driver_protection,
+                }
+            }
+            UNMAP => UpdateOperation::Unmap { base: of.Unmap.BaseAddress, size: of.Unmap.SizeInBytes },
+            COPY => UpdateOperation::Copy {
+                source: of.Copy.SourceAddress,
+                base: of.Copy.DestAddress,
+                size: of.Copy.SizeInBytes,
+            },
+            _ => return None,
+        })
+    }
+}
 
 thunks! {
     /// Reserves GPU virtual addresses.
@@ -40,6 +86,22 @@ thunks! {
         });
         (args.VirtualAddress, args.PagingFenceValue) = (reply.address, reply.value());
         reply
+    }
+
+    /// Changes mappings in a reservation.
+    D3DKMTUpdateGpuVirtualAddress(args: wdk::D3DKMT_UPDATEGPUVIRTUALADDRESS) {
+        // SAFETY: the array has so many elements.
+        let operations = unsafe { elements(args.Operations, args.NumOperations) };
+        // SAFETY: the type of an operation says which kind of the union this is.
+        let Some(operations) = operations.iter().map(|operation| unsafe { read_operation(operation) }).collect() else {
+            return Status::INVALID_PARAMETER.0;
+        };
+        client::call(Call::UpdateGpuVirtualAddress {
+            context: args.hContext,
+            fence: FenceValue { fence: args.hFenceObject, value: args.FenceValue },
+            does_not_wait: bits(&args.Flags) & DO_NOT_WAIT != 0,
+            operations,
+        })
     }
 
     /// Frees GPU virtual addresses.

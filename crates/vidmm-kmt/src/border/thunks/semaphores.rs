@@ -2,6 +2,7 @@
 
 use windows_sys::Wdk::Graphics::Direct3D as wdk;
 
+use super::not_supported;
 use crate::border::client;
 use crate::call::{Call, Reply};
 use crate::status::Status;
@@ -19,8 +20,7 @@ thunks! {
                 MUTEX => u64::from(args.Info.Anonymous.SynchronizationMutex.InitialState == 0),
                 SEMAPHORE => u64::from(args.Info.Anonymous.Semaphore.InitialCount),
                 kind => {
-                    let function = format!("D3DKMTCreateSynchronizationObject of type {kind}");
-                    return client::call(Call::NotSupported { function }).status.0;
+                    return not_supported(format!("D3DKMTCreateSynchronizationObject of type {kind}")).status.0;
                 }
             }
         };

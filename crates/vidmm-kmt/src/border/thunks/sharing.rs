@@ -1,47 +1,17 @@
 //! Shared resources and fences. A descriptor stands for shared objects: a file in memory with their handles. Each process has a manager of
-//! its own, so a descriptor of another process opens nothing.
+//! its own, so what opens a descriptor of another process is not supported.
 
 use std::ffi::c_void;
 
 use windows_sys::Wdk::Graphics::Direct3D as wdk;
 
-use super::{elements, fence_address};
+use super::{elements, fence_address, not_supported};
 use crate::border::client;
-use crate::border::private_data::PrivateData;
 use crate::call::{Call, Reply};
 use crate::status::Status;
 
 /// The first word of a file of handles: "VidmmShr".
 const MAGIC: u64 = u64::from_le_bytes(*b"VidmmShr");
-
-/// Bytes of the caller's.
-///
-/// # Safety
-///
-/// `data` is null, or has `size` bytes.
-unsafe fn bytes(data: *const c_void, size: u32) -> Vec<u8> {
-    // SAFETY: the caller says so.
-    unsafe { elements(data.cast::<u8>(), size) }
-}
-
-/// The private data of a resource that is created.
-///
-/// # Safety
-///
-/// The private data of the structs are readable.
-pub unsafe fn private_data_of(
-    args: &wdk::D3DKMT_CREATEALLOCATION,
-    infos: &[wdk::D3DDDI_ALLOCATIONINFO2],
-) -> PrivateData {
-    // SAFETY: the caller says so, and the kinds of the union are one pointer.
-    unsafe {
-        PrivateData {
-            runtime: bytes(args.pPrivateRuntimeData, args.PrivateRuntimeDataSize),
-            resource: bytes(args.Anonymous1.pPrivateDriverData, args.PrivateDriverDataSize),
-            allocations: infos.iter().map(|info| bytes(info.pPrivateDriverData, info.PrivateDriverDataSize)).collect(),
-        }
-    }
-}
 
 /// Copies bytes to where the caller has room for `room` bytes.
 ///
@@ -55,27 +25,66 @@ unsafe fn give(data: &[u8], to: *mut c_void, room: u32) {
     }
 }
 
-/// The first of the objects that a descriptor stands for; 0 if the descriptor is of another process, or of something else.
-fn shared_object(descriptor: *mut c_void) -> u32 {
+/// The first of the objects that a descriptor stands for; 0 if the descriptor is of something else. A descriptor of another process is
+/// refused.
+fn shared_object(descriptor: *mut c_void) -> Result<u32, Reply> {
     let mut file = [0_u8; 16];
     // SAFETY: sixteen bytes have room; a descriptor that is none is answered with an error.
     let read = unsafe { libc::pread(descriptor.addr() as i32, file.as_mut_ptr().cast(), file.len(), 0) };
     let word = |at: usize| u32::from_le_bytes([file[at], file[at + 1], file[at + 2], file[at + 3]]);
-    let is_ours = read == 16 && file[..8] == MAGIC.to_le_bytes() && word(8) == std::process::id();
-    if is_ours { word(12) } else { 0 }
+    if read != 16 || file[..8] != MAGIC.to_le_bytes() {
+        return Ok(0);
+    }
+    let is_ours = word(8) == std::process::id();
+    if is_ours { Ok(word(12)) } else { Err(not_supported("A descriptor of another process")) }
 }
 
-/// The sizes of the private data of a shared resource: of the runtime, of all allocations together, of the resource; and the number of
-/// allocations.
-fn resource_info(device: u32, resource: u32) -> (Reply, [u32; 4]) {
-    let reply = client::call(Call::QueryResourceInfo { device, resource });
-    let sizes = client::with(|client| {
-        let private = client.private_data(resource);
-        [private.runtime.len(), private.total(), private.resource.len()].map(|size| size as u32)
-    });
-    let [runtime, total, of_resource] = sizes.unwrap_or_default();
-    let count = reply.value() as u32;
-    (reply, [runtime, total, of_resource, count])
+/// Says what a shared resource has, in the struct of either function.
+macro_rules! tell_resource {
+    ($args:ident, $resource:expr) => {{
+        let reply = client::call(Call::QueryResourceInfo { device: $args.hDevice, resource: $resource });
+        client::with(|client| {
+            let private = client.private_data($resource);
+            $args.PrivateRuntimeDataSize = private.runtime.len() as u32;
+            $args.TotalPrivateDriverDataSize = private.total() as u32;
+            $args.ResourcePrivateDriverDataSize = private.resource.len() as u32;
+            $args.NumAllocations = reply.value() as u32;
+        });
+        reply
+    }};
+}
+
+/// Opens a shared resource, by the struct of either function.
+macro_rules! open_resource {
+    ($args:ident, $resource:expr, $infos:expr) => {{
+        let rooms = [
+            ($args.pPrivateRuntimeData, $args.PrivateRuntimeDataSize),
+            ($args.pResourcePrivateDriverData, $args.ResourcePrivateDriverDataSize),
+            ($args.pTotalPrivateDriverDataBuffer, $args.TotalPrivateDriverDataBufferSize),
+        ];
+        let (infos, count) = ($infos, $args.NumAllocations as usize);
+        let set = |at: usize, handle, (data, size)| {
+            if at < count {
+                // SAFETY: the array has so many elements.
+                let info = unsafe { &mut *infos.add(at) };
+                (info.hAllocation, info.pPrivateDriverData, info.PrivateDriverDataSize) = (handle, data, size);
+            }
+        };
+        // SAFETY: the caller says how large its buffers are.
+        let reply = unsafe { open($args.hDevice, $resource, rooms, set) };
+        $args.hResource = reply.handle();
+        reply
+    }};
+}
+
+/// The object of a descriptor; the function ends where the descriptor is refused.
+macro_rules! shared_object {
+    ($descriptor:expr) => {
+        match shared_object($descriptor) {
+            Ok(object) => object,
+            Err(reply) => return reply.status.0,
+        }
+    };
 }
 
 /// The room for what is opened: the private data of the runtime, of the resource, and of all allocations.
@@ -119,68 +128,30 @@ unsafe fn open(
 thunks! {
     /// Says what a shared resource has, by the handle that all have in common.
     D3DKMTQueryResourceInfo(args: wdk::D3DKMT_QUERYRESOURCEINFO) {
-        let (reply, [runtime, total, resource, count]) = resource_info(args.hDevice, args.hGlobalShare);
-        (args.PrivateRuntimeDataSize, args.TotalPrivateDriverDataSize) = (runtime, total);
-        (args.ResourcePrivateDriverDataSize, args.NumAllocations) = (resource, count);
-        reply
+        tell_resource!(args, args.hGlobalShare)
     }
 
     /// Says what a shared resource has, by a descriptor.
     D3DKMTQueryResourceInfoFromNtHandle(args: wdk::D3DKMT_QUERYRESOURCEINFOFROMNTHANDLE) {
-        let (reply, [runtime, total, resource, count]) =
-            resource_info(args.hDevice, shared_object(args.hNtHandle));
-        (args.PrivateRuntimeDataSize, args.TotalPrivateDriverDataSize) = (runtime, total);
-        (args.ResourcePrivateDriverDataSize, args.NumAllocations) = (resource, count);
-        reply
+        let resource = shared_object!(args.hNtHandle);
+        tell_resource!(args, resource)
     }
 
     /// Opens a shared resource on a device, by the handle that all have in common.
     D3DKMTOpenResource(args: wdk::D3DKMT_OPENRESOURCE) {
-        let rooms = [
-            (args.pPrivateRuntimeData, args.PrivateRuntimeDataSize),
-            (args.pResourcePrivateDriverData, args.ResourcePrivateDriverDataSize),
-            (args.pTotalPrivateDriverDataBuffer, args.TotalPrivateDriverDataBufferSize),
-        ];
         // SAFETY: the kinds of the union are one pointer.
-        let infos = unsafe { args.Anonymous.pOpenAllocationInfo };
-        let count = args.NumAllocations as usize;
-        let set = |at: usize, handle, (data, size)| {
-            if at < count {
-                // SAFETY: the array has so many elements.
-                let info = unsafe { &mut *infos.add(at) };
-                (info.hAllocation, info.pPrivateDriverData, info.PrivateDriverDataSize) = (handle, data, size);
-            }
-        };
-        // SAFETY: the caller says how large its buffers are.
-        let reply = unsafe { open(args.hDevice, args.hGlobalShare, rooms, set) };
-        args.hResource = reply.handle();
-        reply
+        open_resource!(args, args.hGlobalShare, unsafe { args.Anonymous.pOpenAllocationInfo })
     }
 
     /// Opens a shared resource on a device, by a descriptor.
     D3DKMTOpenResourceFromNtHandle(args: wdk::D3DKMT_OPENRESOURCEFROMNTHANDLE) {
-        let rooms = [
-            (args.pPrivateRuntimeData, args.PrivateRuntimeDataSize),
-            (args.pResourcePrivateDriverData, args.ResourcePrivateDriverDataSize),
-            (args.pTotalPrivateDriverDataBuffer, args.TotalPrivateDriverDataBufferSize),
-        ];
-        let (infos, count) = (args.pOpenAllocationInfo2, args.NumAllocations as usize);
-        let set = |at: usize, handle, (data, size)| {
-            if at < count {
-                // SAFETY: the array has so many elements.
-                let info = unsafe { &mut *infos.add(at) };
-                (info.hAllocation, info.pPrivateDriverData, info.PrivateDriverDataSize) = (handle, data, size);
-            }
-        };
-        // SAFETY: the caller says how large its buffers are.
-        let reply = unsafe { open(args.hDevice, shared_object(args.hNtHandle), rooms, set) };
-        args.hResource = reply.handle();
-        reply
+        let resource = shared_object!(args.hNtHandle);
+        open_resource!(args, resource, args.pOpenAllocationInfo2)
     }
 
     /// Opens a shared fence on a device, by a descriptor.
     D3DKMTOpenSyncObjectFromNtHandle2(args: wdk::D3DKMT_OPENSYNCOBJECTFROMNTHANDLE2) {
-        let fence = shared_object(args.hNtHandle);
+        let fence = shared_object!(args.hNtHandle);
         let reply = client::call(Call::OpenSyncObject { device: args.hDevice, fence });
         if reply.status.is_success() {
             args.hSyncObject = reply.handle();

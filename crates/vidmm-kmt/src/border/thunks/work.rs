@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use windows_sys::Wdk::Graphics::Direct3D as wdk;
 
-use super::{bits, elements, fence_address, fences, pointer};
+use super::{bits, elements, fence_address, fences, not_supported, pointer};
 use crate::border::{blobs, client};
 use crate::call::{Call, FenceValue, Reply};
 use crate::status::Status;
@@ -24,6 +24,9 @@ const WAIT_ANY: u32 = 1 << 0;
 thunks! {
     /// Queues work.
     D3DKMTSubmitCommand(args: wdk::D3DKMT_SUBMITCOMMAND) {
+        if args.BroadcastContextCount != 1 {
+            return not_supported(format!("D3DKMTSubmitCommand to {} contexts", args.BroadcastContextCount)).status.0;
+        }
         // SAFETY: the caller's private data has so many bytes.
         let words = unsafe { blobs::words(args.pPrivateDriverData, args.PrivateDriverDataSize) };
         let (fence_address, fence_value) = blobs::fence_of_commands(&words);
@@ -39,8 +42,7 @@ thunks! {
     /// Creates a monitored fence.
     D3DKMTCreateSynchronizationObject2(args: wdk::D3DKMT_CREATESYNCHRONIZATIONOBJECT2) {
         if args.Info.Type != MONITORED_FENCE {
-            let function = format!("D3DKMTCreateSynchronizationObject2 of type {}", args.Info.Type);
-            return client::call(Call::NotSupported { function }).status.0;
+            return not_supported(format!("D3DKMTCreateSynchronizationObject2 of type {}", args.Info.Type)).status.0;
         }
         // SAFETY: the type says which kind of the union this is.
         let initial_value = unsafe { args.Info.Anonymous.MonitoredFence.InitialFenceValue };
@@ -79,8 +81,10 @@ thunks! {
         let fences = unsafe { fences(args.ObjectHandleArray, pointer(&args.Anonymous), args.ObjectCount) };
         // SAFETY: as above.
         let contexts = unsafe { elements(args.BroadcastContextArray, args.BroadcastContextCount) };
-        let Some(&context) = contexts.first() else { return Status::INVALID_PARAMETER.0 };
-        client::call(Call::SignalFromGpu { context, fences })
+        match contexts[..] {
+            [context] => client::call(Call::SignalFromGpu { context, fences }),
+            _ => not_supported(format!("D3DKMTSignalSynchronizationObjectFromGpu2 of {} contexts", contexts.len())),
+        }
     }
 
     /// Lets a context's next work wait for fences.
@@ -98,8 +102,12 @@ thunks! {
         if !args.hAsyncEvent.is_null() {
             // A handle of an event is a descriptor here.
             let event = args.hAsyncEvent.addr() as i32;
-            client::with(|client| client.signal_event(event, fences, any));
-            return Status::SUCCESS.0;
+            let call = Call::SignalEventFromFences { device: args.hDevice, fences: fences.clone(), any };
+            let reply = client::call(call);
+            if reply.status.is_success() {
+                client::with(|client| client.signal_event(event, fences, any));
+            }
+            return reply.status.0;
         }
         wait(args.hDevice, fences, any)
     }
