@@ -26,7 +26,7 @@ pub(crate) struct Mapping {
     pub access: Access,
 }
 
-/// What the GPU may do at a mapping.
+/// The accesses that a mapping allows the GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Access {
     pub write: bool,

@@ -134,7 +134,7 @@ impl Session {
     }
 }
 
-/// What the bits of a protection allow.
+/// The accesses that the bits of a protection allow.
 pub(super) fn access(protection: u64, driver_protection: u64) -> Access {
     let (write, execute) = (protection & PROTECTION_WRITE != 0, protection & PROTECTION_EXECUTE != 0);
     Access { write, execute, driver_protection }

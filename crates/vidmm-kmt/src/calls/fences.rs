@@ -85,7 +85,7 @@ impl Session {
     }
 
     pub(super) fn wait_from_gpu(&mut self, context: u32, fences: &[FenceValue]) -> Answer {
-        // What a context waits for, all its hardware queues wait for.
+        // All hardware queues of a context wait for the fences of the context.
         let queues = self.hw_queues_of(context).into_iter().map(|(_, queue)| queue.order);
         for context in Vec::from_iter(std::iter::once(context).chain(queues)) {
             for &FenceValue { fence, value } in fences {

@@ -38,7 +38,7 @@ impl Right {
         let neighbour = [None, Some(Neighbour::Size(16 * MIB)), Some(scenario)][seed as usize % 3].clone();
         let settings = Settings {
             local_memory: (24 + seed % 5 * 10) * MIB,
-            null_hardware: seed % 2 == 0,
+            null_hardware: seed.is_multiple_of(2),
             seed,
             faults,
             neighbour,

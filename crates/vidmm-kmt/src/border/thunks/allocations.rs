@@ -21,7 +21,7 @@ const NT_SECURITY_SHARING: u32 = 1 << 6;
 const SET_SUPPORTED_SEGMENT_SET: u32 = 1 << 1;
 const SET_PREFERRED_SEGMENT: u32 = 1 << 2;
 
-/// What is read of an allocation that is created, in either struct: the private data, and the client's own memory.
+/// The fields of a new allocation that both structs have: the private data, and the client's own memory.
 struct Info {
     data: *const c_void,
     size: u32,
