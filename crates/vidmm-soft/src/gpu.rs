@@ -241,7 +241,9 @@ impl<E: Executor> ModelGpu<E> {
     /// Stops what `engine` runs at `now`, in the middle of it, and returns its packet.
     fn stop(&mut self, engine: usize, now: Nanoseconds) -> Option<Packet> {
         self.bus.stop(now);
-        self.both_ways = self.both_ways.take().map(|_| BothWays::default());
+        if let Some(both_ways) = &mut self.both_ways {
+            *both_ways = BothWays::default();
+        }
         let (packet, begun) = self.engines[engine].stop();
         if let Some(begun) = begun {
             self.half_written.extend(self.device.abandon(self.engines[engine].space, begun));

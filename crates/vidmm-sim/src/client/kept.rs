@@ -81,10 +81,13 @@ impl Kept {
     fn make_room_ahead(&mut self, list: &mut DeviceList<'_>, joined: u64) -> Result<(), ListError> {
         self.joined.retain(|&(kernel, _)| kernel > list.completed);
         self.joined.push_back((self.kernels, joined));
+        if !self.is_short {
+            return Ok(());
+        }
         let ahead: u64 = self.joined.iter().map(|&(_, bytes)| bytes).sum();
         let budget = list.budget(MemorySegmentGroup::Local)?;
         // A program that leaves more than half unused would bring in for each kernel what the kernel before had evicted.
-        if self.is_short && ahead <= budget / 2 {
+        if ahead <= budget / 2 {
             let over = (self.local_bytes + ahead).saturating_sub(budget);
             self.evict_oldest_of(list, over, self.kernels, Entry::local_bytes)?;
         }
