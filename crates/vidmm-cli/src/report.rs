@@ -86,15 +86,17 @@ fn write(
     };
     let system = r.system_memory_bytes.map(|bytes| format!(", system memory {}", amount(bytes))).unwrap_or_default();
     writeln!(out, "  memory      footprint {}, {local}{system}", size(r.footprint_bytes))?;
-    let ahead = match r.figures.bytes_cleaned {
+    let ahead = |bytes: u64| match bytes {
         0 => String::new(),
         bytes => format!(" ({} of it ahead)", size(bytes)),
     };
     writeln!(
         out,
-        "  paging      {} in, {} out{ahead}, {} filled; {} evictions, {} of them with a copy",
+        "  paging      {} in{}, {} out{}, {} filled; {} evictions, {} of them with a copy",
         size(r.figures.bytes_paged_in),
+        ahead(r.figures.bytes_prefetched),
         size(r.figures.bytes_paged_out),
+        ahead(r.figures.bytes_cleaned),
         size(r.figures.bytes_filled),
         number(r.figures.evictions),
         number(r.figures.evictions_copied),

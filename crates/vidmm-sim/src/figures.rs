@@ -10,6 +10,9 @@ use vidmm_runtime::Runtime;
 pub struct Figures {
     /// Bytes copied into local memory.
     pub bytes_paged_in: u64,
+    /// Of those, bytes of allocations that came ahead of their MakeResident; left out if there are none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub bytes_prefetched: u64,
     /// Bytes copied out of it.
     pub bytes_paged_out: u64,
     /// Of those, bytes copied out ahead of an eviction; left out if there are none.
@@ -73,6 +76,7 @@ impl Figures {
         Self {
             bytes_decompressed: runtime.bytes_decompressed(),
             bytes_paged_in: statistics.bytes_paged_in,
+            bytes_prefetched: statistics.bytes_prefetched,
             bytes_paged_out: statistics.bytes_paged_out,
             bytes_cleaned: statistics.bytes_cleaned,
             bytes_filled: statistics.bytes_filled,

@@ -55,8 +55,8 @@ pub use engines::recovering::TdrOptions;
 pub use event::destroy_flags::DestroyFlags;
 pub use event::device_residency::DeviceResidency;
 pub use event::error::{
-    AllocationInfoRule, CreateError, DestroyError, DeviceErrorReason, DeviceInError, DriverFinding, EndUseError,
-    EvictError, GpuVaError, LockError, MakeResidentError, MapError, NoMemoryReason, OfferError, OpenError,
+    AllocationInfoRule, AnnounceError, CreateError, DestroyError, DeviceErrorReason, DeviceInError, DriverFinding,
+    EndUseError, EvictError, GpuVaError, LockError, MakeResidentError, MapError, NoMemoryReason, OfferError, OpenError,
     PriorityError, QueryStatisticsError, ReclaimError, ReservationError, Shortage, SubmitError, UnlockError,
     UpdateError, Violation,
 };

@@ -74,8 +74,12 @@ impl VidMm {
         if !self.state.moment.needs_poll() {
             watch::watch(&mut self.state, &mut self.requests, &mut self.work);
         }
-        // The rest of this step may have freed the bus after the cleaner has looked.
-        self.state.moment.request_poll_if(self.schedule.may_clean(&self.state, &self.plans));
+        // The rest of this step may have freed the bus after the look at it.
+        self.state.moment.request_poll_if(self.schedule.idle.may_begin(
+            self.schedule.turns.power,
+            &self.state,
+            &self.plans,
+        ));
     }
 
     // Each submission asks for all steps, and nearly always only `dispatch` has work. The rest stays out of line, so a
@@ -134,7 +138,7 @@ impl VidMm {
             || !self.plans.stream.is_empty()
             || self.plans.builder.has_work()
             || (self.state.adapter.is_physical() && !self.work.queued.is_empty())
-            || self.schedule.cleaner.is_due(&self.state)
+            || self.schedule.idle.is_due(&self.state)
     }
 
     /// Grants requests that have room, and builds decided plans.
@@ -159,8 +163,8 @@ impl VidMm {
             }
         }
         self.plans.enter(&mut self.state, host);
-        if self.schedule.cleaner.is_due(&self.state) {
-            self.schedule.clean(&mut self.state, &mut self.plans);
+        if self.schedule.idle.is_due(&self.state) {
+            self.schedule.idle.begin_work(self.schedule.turns.power, &mut self.state, &mut self.plans);
             self.plans.enter(&mut self.state, host);
         }
         self.plans.build(&mut self.state, kmd, host);

@@ -15,6 +15,8 @@ pub struct ClientDesc {
     pub start: Nanoseconds,
     /// The number of kernels that may be submitted and not ended, beyond the one that runs.
     pub ahead: usize,
+    /// The number of kernels whose buffers it announces, behind the last submitted kernel.
+    pub announces: usize,
     /// The properties of each buffer's allocation.
     pub buffers: BufferDesc,
     /// The treatment of its residency list.
@@ -61,6 +63,7 @@ impl Default for ClientDesc {
             name: String::new(),
             start: 0,
             ahead: 8,
+            announces: 0,
             buffers: BufferDesc::default(),
             residency: ResidencyPolicy::default(),
             lifetimes: Lifetimes::default(),

@@ -1,5 +1,7 @@
 //! One kernel of a process: its buffers are provided, put on the list, and used.
 
+use std::collections::BTreeSet;
+
 use vidmm::{FenceValueDesc, MakeResidentError, MemorySegmentGroup, SubmitDesc, TrimFlags};
 use vidmm_runtime::{AllocationSegments, KernelCommand, Runtime};
 use vidmm_trace::{Cost, Lifetime};
@@ -7,7 +9,7 @@ use vidmm_trace::{Cost, Lifetime};
 use super::Client;
 use super::error::{ClientError, NEVER_ENDS, polled, refused};
 use super::list::{DeviceList, ListError, ListKeeper, Listed, Named};
-use super::process::slot;
+use super::process::{Process, slot};
 use super::state::Attempt;
 use crate::{illegal_uses::Declared, system_copies::SystemCopies};
 
@@ -43,7 +45,22 @@ impl Client<'_> {
         let submitted = self.processes[process].with_list(runtime, |keeper, list| keeper.submitted(list, &named));
         submitted.map_err(|error| refused(kernel, "Evict", error))?;
         self.give_up_dead(runtime, process, kernel, &buffers)?;
+        self.announce(runtime, process, kernel)?;
         Ok(Attempt::Submitted)
+    }
+
+    /// Announces the buffers of the next kernels, as far as these buffers exist.
+    fn announce(&self, runtime: &mut Runtime, process: usize, kernel: usize) -> Result<(), ClientError> {
+        let Process { desc, kernels, submitted, device, .. } = &self.processes[process];
+        if desc.announces == 0 {
+            return Ok(());
+        }
+        let next = kernels[*submitted..].iter().take(desc.announces);
+        let buffers = next.flat_map(|&kernel| self.workload.kernels[kernel as usize].buffers());
+        let mut seen = BTreeSet::new();
+        let existing = buffers.filter_map(|buffer| self.buffers[buffer as usize].allocation);
+        let soon = Vec::from_iter(existing.filter(|&allocation| seen.insert(allocation)));
+        runtime.vidmm().announce(*device, &soon).map_err(|error| refused(kernel, "announce", error))
     }
 
     /// A buffer that a kernel names, which was created, in the form for the keeper of the list.

@@ -11,7 +11,7 @@ use vidmm_trace::ByteSize;
 use super::session::Session;
 use crate::exact::exact;
 use crate::scenario::steps::{
-    Answer, Answered, Evict, EvictFlag, Group, Make, MakeResident, MakeResidentFlag, Offer, OfferFlag,
+    Announce, Answer, Answered, Evict, EvictFlag, Group, Make, MakeResident, MakeResidentFlag, Offer, OfferFlag,
     OfferPriority as Priority, QueryRoom, Reclaim, ReclaimResult, See, SetPriority, Undone, UpdateProperty,
 };
 
@@ -154,6 +154,15 @@ impl See<Session<'_>> for QueryRoom {
         let trim = refusal.map_or(0, |refusal| refusal.num_bytes_to_trim);
         session.judge_bytes(self.num_bytes_to_trim, trim, |found| format!("the answer asks to trim {found}"));
         Ok(())
+    }
+}
+
+impl Make<Session<'_>> for Announce {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let allocations = session.objects.ids(&self.allocations)?;
+        let device = session.objects.device_of(self.device.as_deref(), &self.allocations)?.device;
+        session.runtime.vidmm().announce(device, &allocations)?;
+        Ok(Answered::ok())
     }
 }
 

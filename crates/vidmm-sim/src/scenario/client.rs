@@ -15,6 +15,10 @@ pub struct ClientSettings {
     /// Kernels that a process submits ahead of the one that runs, from 0, which waits for each, to 1024.
     #[serde(deserialize_with = "within::<_, _, 0, 1024>")]
     pub ahead: u32,
+    /// Kernels whose buffers a process announces behind the last submitted kernel, from 0 to 1024: buffers that exist come into free
+    /// memory ahead of their use.
+    #[serde(deserialize_with = "within::<_, _, 0, 1024>")]
+    pub announces: u32,
     /// The divisor of the workload's buffer sizes, from 1 to 2^40; [`Workload::scale`](vidmm_trace::Workload::scale)
     /// rounds them up to 4 KiB.
     #[serde(deserialize_with = "within::<_, _, 1, 0x100_0000_0000>")]
@@ -39,6 +43,7 @@ impl Default for ClientSettings {
     fn default() -> Self {
         Self {
             ahead: 8,
+            announces: 0,
             scale: 1,
             content: Content::Uniform,
             segments: None,

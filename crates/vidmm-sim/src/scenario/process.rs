@@ -18,7 +18,7 @@ use crate::client::{ClientDesc, ClientKind, Lifetimes, Misbehaviour, Misdeed, Re
 const MAX_PROCESSES: usize = 1000;
 
 /// The keys of the table that do not belong to its workload.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "name",
     "count",
     "start",
@@ -26,6 +26,7 @@ const KEYS: [&str; 14] = [
     "band",
     "visibility",
     "ahead",
+    "announces",
     "client",
     "residency",
     "lifetimes",
@@ -66,6 +67,9 @@ pub struct ProcessBehaviour {
     /// Kernels that it submits ahead of the one that runs.
     #[serde(deserialize_with = "optional_ahead")]
     pub ahead: Option<u32>,
+    /// Kernels whose buffers it announces behind the last submitted one.
+    #[serde(deserialize_with = "optional_ahead")]
+    pub announces: Option<u32>,
     /// The real client whose treatment of its residency list and of the places of buffers it has.
     pub client: Option<ClientKind>,
     /// The treatment of its residency list; a `client` has its own.
@@ -95,6 +99,7 @@ impl Default for ProcessBehaviour {
             band: PriorityBand::default(),
             visibility: Visibility::default(),
             ahead: None,
+            announces: None,
             client: None,
             residency: None,
             lifetimes: None,
@@ -113,6 +118,7 @@ impl ProcessBehaviour {
             name: self.name.as_deref().unwrap_or(self.client.map_or(name, |client| client.name())).to_owned(),
             start: self.start.ns,
             ahead: self.ahead.unwrap_or(client.ahead) as usize,
+            announces: self.announces.unwrap_or(client.announces) as usize,
             residency: self.client.map(ResidencyPolicy::Modelled).or(self.residency).unwrap_or(client.residency),
             lifetimes: self.lifetimes.unwrap_or(client.lifetimes),
             band: self.band,
@@ -178,7 +184,7 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D:
     Err(D::Error::custom("the name of a process has from 1 to 20 characters, on one line"))
 }
 
-/// Reads the number of kernels that a process submits ahead.
+/// Reads the number of kernels that a process submits ahead, or announces.
 fn optional_ahead<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     within::<_, _, 0, 1024>(deserializer).map(Some)
 }

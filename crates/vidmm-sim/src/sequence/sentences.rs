@@ -1,7 +1,7 @@
 //! Events about memory and its use, as sentences: places, lists, budgets, offers, errors.
 
 use vidmm::contract::CpuVirtualAddress;
-use vidmm::event::{ResumeReason, SuspendReason};
+use vidmm::event::{PrefetchReason, ResumeReason, SuspendReason};
 use vidmm::{Event, MemorySegmentGroup, NumberedEvent, SegmentId};
 
 use super::names::Names;
@@ -56,6 +56,13 @@ pub(super) fn sentence(numbered: &NumberedEvent, names: &Names) -> Option<(&'sta
                 (part(&names.allocation(*allocation), *offset, *size), if *is_last { ", the last part" } else { "" });
             let (ahead, watermark) = (ByteSize(*ahead), ByteSize(*watermark));
             ("clean", format!("{what} is copied out ahead{end}: {ahead} of the {watermark} at the cold end go before"))
+        }
+        Event::Prefetched { allocation, reason, .. } => {
+            let why = match reason {
+                PrefetchReason::Announced { device } => format!("{} announced it", names.device(*device)),
+                PrefetchReason::Policy => "the policy expects a use".to_owned(),
+            };
+            ("ahead", format!("{} comes ahead of a MakeResident: {why}", names.allocation(*allocation)))
         }
         Event::Placed { allocation, segment, content: source, .. } => {
             let (allocation, place) = (names.allocation(*allocation), names.place(*segment));

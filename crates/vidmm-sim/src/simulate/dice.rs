@@ -46,6 +46,11 @@ impl Dice {
         Self(SplitMix64::stream(seed, 7))
     }
 
+    /// The row of draws of programs that announce what they need.
+    pub fn of_announcements(seed: u64) -> Self {
+        Self(SplitMix64::stream(seed, 8))
+    }
+
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0.below(bound as u64) as usize

@@ -15,6 +15,7 @@ mod owners;
 mod reservations;
 mod reserving;
 mod player;
+mod announcing;
 mod memory;
 mod work;
 mod surroundings;

@@ -24,6 +24,8 @@ pub(super) struct Player<'s, 'a> {
     pub owners: Option<Owners>,
     /// The addresses that programs reserve; none if this world's programs reserve none.
     pub reservations: Option<Reservations>,
+    /// The dice of announcements; none if this world's programs announce nothing.
+    pub announcements: Option<Dice>,
     pub cast: Cast,
     /// The steps so far.
     pub steps: Vec<Step>,
@@ -32,7 +34,9 @@ pub(super) struct Player<'s, 'a> {
 impl<'s, 'a> Player<'s, 'a> {
     pub fn new(session: &'s mut Session<'a>, world: World, seed: u64, dice: Dice) -> Self {
         let (owners, reservations) = (Owners::draw(seed, &world), Reservations::draw(seed, &world));
-        Self { session, world, dice, owners, reservations, cast: Cast::default(), steps: Vec::new() }
+        let mut announcements = Dice::of_announcements(seed);
+        let announcements = announcements.chance(20).then_some(announcements);
+        Self { session, world, dice, owners, reservations, announcements, cast: Cast::default(), steps: Vec::new() }
     }
 
     /// Whether there is a finding, or the adapter is in error, so that more steps would show nothing.
@@ -63,6 +67,7 @@ impl<'s, 'a> Player<'s, 'a> {
         }
         self.run_own_queues(device);
         self.use_reservations(device);
+        self.announce(device);
     }
 
     /// Whether programs hardly do anything but work.

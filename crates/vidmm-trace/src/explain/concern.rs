@@ -51,9 +51,11 @@ impl Index {
                 self.requests.get(&(queue, paging_fence_value)).cloned().unwrap_or_default()
             }
             Event::PagingFenceSignaled { queue, value } => self.signaled(queue, value),
-            Event::Evicted { .. } | Event::Cleaned { .. } | Event::Placed { .. } | Event::PageTablePlaced { .. } => {
-                self.of_places(event)
-            }
+            Event::Evicted { .. }
+            | Event::Cleaned { .. }
+            | Event::Prefetched { .. }
+            | Event::Placed { .. }
+            | Event::PageTablePlaced { .. } => self.of_places(event),
             Event::PlanRetired { plan } | Event::PlanAbandoned { plan } => self.plans.remove(&plan).unwrap_or_default(),
             Event::GpuVirtualAddressMapped { process, virtual_address, size, allocation, .. } => {
                 self.map(process, virtual_address.0, size, allocation);
@@ -105,7 +107,7 @@ impl Index {
                 }
                 vec![allocation]
             }
-            Event::Cleaned { allocation, .. } => vec![allocation],
+            Event::Cleaned { allocation, .. } | Event::Prefetched { allocation, .. } => vec![allocation],
             Event::Placed { plan, allocation, segment, ref extents, .. } => {
                 self.plans.entry(plan).or_default().push(allocation);
                 let mut concerned = vec![allocation];

@@ -1,6 +1,6 @@
 //! Residency: requests, waits, places, reasons to leave, and the allocations that took the room.
 
-use vidmm::event::{ContentSource, EvictReason};
+use vidmm::event::{ContentSource, EvictReason, PrefetchReason};
 use vidmm::{AllocationId, Event, EvictFlags, MakeResidentFlags, OfferFlags, OfferPriority, ReclaimResult};
 
 use super::rooms::Rooms;
@@ -40,6 +40,21 @@ impl Subject {
             Event::Evicted { allocation, .. } if *allocation == self.id => self.left(event, world, tale, rooms),
             Event::Placed { allocation, .. } if *allocation == self.id => self.came(event, world, tale),
             Event::Cleaned { allocation, .. } if *allocation == self.id => cleaned(event, tale),
+            Event::Announced { device, allocations } if allocations.contains(&self.id) => {
+                let position = allocations.iter().position(|id| *id == self.id).unwrap_or(0) + 1;
+                let device = world.device(*device);
+                tale.tell(format!(
+                    "{} announced that it needs the allocation soon, as number {position}.",
+                    capitalised(&device)
+                ));
+            }
+            Event::Prefetched { plan, allocation, reason } if *allocation == self.id => {
+                let why = match reason {
+                    PrefetchReason::Announced { device } => format!("{} had announced it", world.device(*device)),
+                    PrefetchReason::Policy => "the policy expected a use".to_owned(),
+                };
+                tale.tell(format!("While engines left the bus alone, it came into free memory ahead of a MakeResident: {why} (plan {plan})."));
+            }
             _ => {}
         }
     }

@@ -3,7 +3,7 @@
 use crate::log_support::faults::*;
 use crate::log_support::*;
 use vidmm::contract::*;
-use vidmm::event::{ContentSource, Event, EvictReason, Neighbour, ResumeReason, SuspendReason};
+use vidmm::event::{ContentSource, Event, EvictReason, Neighbour, PrefetchReason, ResumeReason, SuspendReason};
 use vidmm::*;
 use vidmm_trace::{ExplainError, Explanation};
 
@@ -118,6 +118,22 @@ fn copies_ahead_of_an_eviction_are_told_with_their_reason() {
             "its content began to be copied out ahead of an eviction: 4 KiB of 12 KiB at the cold end of the memory went before it, or were \
              free beyond a half (plan 6).",
             "The last part is copied out ahead (plan 6): if nothing writes meanwhile, an eviction before the next write copies nothing.",
+        ],
+    );
+}
+
+#[test]
+fn an_announcement_and_the_prefetch_are_told_with_their_reason() {
+    let announced = Event::Announced { device: device(), allocations: vec![B.id(), A.id()] };
+    let by = |reason| Event::Prefetched { plan: 6, allocation: A.id(), reason };
+    let reasons = [by(PrefetchReason::Announced { device: device() }), by(PrefetchReason::Policy)];
+    let text = told(story_and([announced].into_iter().chain(reasons).collect()), A.id());
+    tells(
+        &text,
+        &[
+            "announced that it needs the allocation soon, as number 2.",
+            "While engines left the bus alone, it came into free memory ahead of a MakeResident: device 0 had announced it (plan 6).",
+            "ahead of a MakeResident: the policy expected a use (plan 6).",
         ],
     );
 }

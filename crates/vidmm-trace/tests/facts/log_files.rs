@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use vidmm::contract::*;
 use vidmm::event::{
     ApertureSegmentFacts, BusAccess, ContentSource, Event, EvictReason, Neighbour, PortionBinding, PortionEnd,
-    PreemptReason, ReclaimReason, RequestName, ResumeReason, SuspendReason, WantedBy,
+    PreemptReason, PrefetchReason, ReclaimReason, RequestName, ResumeReason, SuspendReason, WantedBy,
 };
 use vidmm::*;
 use vidmm_trace::{Audit, LogError, LogHeader, LogReader, LogWriter};
@@ -165,6 +165,9 @@ pub fn all_events() -> Vec<Event> {
     events.push(Event::Refreshed { plan, allocation });
     let (ahead, watermark) = (LARGE, 0);
     events.push(Event::Cleaned { plan, allocation, offset: LARGE, size: LARGE, is_last: true, ahead, watermark });
+    for reason in [PrefetchReason::Announced { device }, PrefetchReason::Policy] {
+        events.push(Event::Prefetched { plan, allocation, reason });
+    }
     for domain in [IoMmuDomain::Process(KmdProcessHandle(LARGE)), IoMmuDomain::Global] {
         let (allocation_offset, window) = (LARGE, domain == IoMmuDomain::Global);
         events.extend([
@@ -207,7 +210,7 @@ fn list_events() -> Vec<Event> {
     let allocation = AllocationId::from_bits(LARGE);
     let allocations = vec![allocation, AllocationId::from_bits(0)];
     let (after_submission, paging_fence_value, num_bytes_to_trim) = (0, LARGE, LARGE);
-    let mut events = Vec::new();
+    let mut events = vec![Event::Announced { device, allocations: allocations.clone() }];
     for flags in [MakeResidentFlags::empty(), MakeResidentFlags::CANT_TRIM_FURTHER, MakeResidentFlags::all()] {
         let (allocations, waiting) = (allocations.clone(), vec![allocation]);
         events.push(Event::MakeResident {

@@ -21,6 +21,7 @@ mod log_audit_notifications;
 mod log_audit_offers;
 mod log_audit_paging_va;
 mod log_audit_places;
+mod log_audit_prefetching;
 mod log_audit_references;
 mod log_audit_resets;
 mod log_audit_suspension;

@@ -16,6 +16,7 @@ pub use statistics::{QueryStatistics, SegmentStatistics};
 pub(crate) mod address;
 pub(crate) mod admission;
 pub(crate) mod allocations;
+mod announcing;
 pub(crate) mod budgets;
 pub(crate) mod candidates;
 pub(crate) mod cpu_access;

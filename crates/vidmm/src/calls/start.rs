@@ -93,7 +93,7 @@ impl VidMm {
         if self.state.objects.allocations.iter().next().is_some() {
             return Err(PolicyInUse);
         }
-        self.state.residency.policy = Some(policy);
+        self.state.residency.set_policy(policy);
         Ok(())
     }
 

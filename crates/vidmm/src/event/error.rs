@@ -974,6 +974,23 @@ pub enum QueryStatisticsError {
     },
 }
 
+/// The reason why an announcement was refused. The last announcement stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AnnounceError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// An allocation is not open on the device.
+    #[error("allocation number {position} of the announcement is not open on the device")]
+    WrongDevice {
+        /// The position in the announcement.
+        position: usize,
+    },
+}
+
 /// The reason why Evict was refused. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EvictError {

@@ -834,6 +834,22 @@ pub enum Event {
         /// The bytes at the cold end of the memory that are to be clean.
         watermark: u64,
     },
+    /// A device has announced which allocations it needs soon, the first need first; its last announcement is void (D37).
+    Announced {
+        /// The device.
+        device: DeviceId,
+        /// The allocations; none withdraw the announcement.
+        allocations: Vec<AllocationId>,
+    },
+    /// An allocation comes into free memory ahead of its MakeResident, while engines leave the bus alone (D37). Nothing is evicted for it.
+    Prefetched {
+        /// The plan of the page-in.
+        plan: PlanNo,
+        /// The allocation.
+        allocation: AllocationId,
+        /// The reason.
+        reason: PrefetchReason,
+    },
     /// A place was chosen.
     Placed {
         /// The plan of the page-in.
@@ -1255,6 +1271,20 @@ impl EvictReason {
             EvictReason::RoomWanted | EvictReason::RangeWanted | EvictReason::Offered | EvictReason::DeviceSuspended
         )
     }
+}
+
+/// The reason why an allocation comes ahead of its MakeResident.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
+pub enum PrefetchReason {
+    /// The last announcement of a device names the allocation.
+    Announced {
+        /// The device.
+        device: DeviceId,
+    },
+    /// The policy expects a use.
+    Policy,
 }
 
 /// The request or allocation that gets the room.

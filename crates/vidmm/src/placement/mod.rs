@@ -137,6 +137,7 @@ impl Transaction {
 }
 
 /// The outcome of a transaction.
+#[derive(Default)]
 pub(super) struct Placement {
     /// The allocations that must go, in that order.
     pub victims: Vec<AllocationIx>,

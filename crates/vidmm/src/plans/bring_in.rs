@@ -3,7 +3,7 @@ use alloc::{collections::BTreeSet, vec::Vec};
 use crate::{
     addresses,
     budget::account::Account,
-    event::EvictReason,
+    event::{Event, EvictReason, PrefetchReason},
     gpu_va::Mapping,
     id::{AllocationIx, DeviceIx, PlanNo},
     objects::{Objects, allocation::Allocation},
@@ -41,6 +41,21 @@ impl Plans {
         let numbers = self.carry_out(state, draft, &required, placement);
         pin_list(state, device, items);
         numbers
+    }
+
+    /// Plans that an allocation comes ahead of its MakeResident into free memory at home, where the allocation may be evicted again.
+    pub(crate) fn bring_in_ahead(&mut self, state: &mut State, index: AllocationIx, reason: PrefetchReason) {
+        let (plan, allocation) = (self.stream.next_number(), state.objects.allocation_id(index));
+        state.moment.record(|| Event::Prefetched { plan, allocation, reason });
+        let before = state.moment.statistics().bytes_paged_in;
+        let draft = self.begin(state.objects[index].device, None).with_victims(Vec::new());
+        self.carry_out(state, draft, &[index], Placement::default());
+        let statistics = state.moment.statistics_mut();
+        statistics.prefetches += 1;
+        statistics.bytes_prefetched += statistics.bytes_paged_in - before;
+        // An earlier Evict no longer hastens the eviction.
+        state.objects[index].set_hastened(false);
+        state.residency.make_evictable(&mut state.objects, index);
     }
 
     pub(crate) fn make_mapping(&mut self, state: &mut State, index: AllocationIx, mapping: Mapping) -> Vec<PlanNo> {

@@ -102,6 +102,23 @@ pub trait Policy: Debug + Send {
         true
     }
 
+    /// The device of an allocation has announced that it needs the allocation soon ([`VidMm::announce`](crate::VidMm::announce)); the last
+    /// submission had the number `time`. A policy that ranks by uses counts this as a use.
+    fn announced(&mut self, _subject: Subject, _time: u64) {}
+
+    /// Whether the manager is to ask [`prefetch`](Self::prefetch). The answer never changes.
+    fn prefetches(&self) -> bool {
+        false
+    }
+
+    /// Chooses the allocation that comes into `memory` ahead of its use, while engines leave the bus alone (D37): the slot, or none.
+    /// `free` bytes of the memory are in no use, and nothing is evicted. No allocation comes if the answer is in a memory segment,
+    /// on a list, offered or locked, prefers another memory, or is larger than `free`. What has come is told by
+    /// [`brought_in`](Self::brought_in), and may go again before any list names it.
+    fn prefetch(&mut self, _memory: SegmentId, _free: u64) -> Option<usize> {
+        None
+    }
+
     /// The allocation has left a memory.
     fn left(&mut self, subject: Subject, memory: SegmentId);
 

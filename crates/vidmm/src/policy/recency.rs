@@ -15,6 +15,10 @@ impl Policy for Recency {
 
     fn brought_in(&mut self, _subject: Subject, _memory: SegmentId) {}
 
+    fn announced(&mut self, subject: Subject, time: u64) {
+        self.released(subject, time);
+    }
+
     fn released(&mut self, subject: Subject, last_use: u64) {
         let last = self.last_uses.entry(subject.slot);
         *last = last_use.max(*last);

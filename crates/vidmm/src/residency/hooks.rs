@@ -7,6 +7,7 @@ use crate::{
     objects::{Objects, allocation::AllocationState},
     policy::{Candidate, RANK_MAX, Subject},
     residency::Residents,
+    units::SegmentId,
 };
 
 impl Residents {
@@ -45,11 +46,36 @@ impl Residents {
         self.policy.as_ref().is_none_or(|policy| policy.cleans(candidate))
     }
 
+    /// The slot of the allocation that is to come into `free` bytes of a memory ahead of its MakeResident (D37).
+    pub(crate) fn ask_to_prefetch(&mut self, memory: SegmentId, free: u64) -> Option<usize> {
+        self.policy.as_mut()?.prefetch(memory, free)
+    }
+
+    /// A device has announced that it needs an allocation soon: a use, in the order of the evictions. Content that nobody misses stays
+    /// worthless.
+    pub(crate) fn note_announced(&mut self, objects: &mut Objects, index: AllocationIx) {
+        let now = objects.submissions;
+        if let Some(policy) = &mut self.policy {
+            policy.announced(subject(objects, index), now);
+        }
+        if !objects[index].is_any(AllocationState::OFFERED | AllocationState::DESTROYED) {
+            let rank = self.rank_now(objects, index, now);
+            self.set_rank(objects, index, rank);
+        }
+    }
+
     /// The rank of an allocation that no list names after submission `last_use` of all devices'. A policy ranks candidates alone.
     pub(super) fn rank_released(&mut self, objects: &Objects, index: AllocationIx, last_use: u64) -> u64 {
+        if let Some(policy) = &mut self.policy {
+            policy.released(subject(objects, index), last_use);
+        }
+        self.rank_now(objects, index, last_use)
+    }
+
+    /// The rank of an allocation after a use.
+    fn rank_now(&self, objects: &Objects, index: AllocationIx, last_use: u64) -> u64 {
         let allocation = &objects[index];
-        let Some(policy) = &mut self.policy else { return last_use.max(allocation.rank()) };
-        policy.released(subject(objects, index), last_use);
+        let Some(policy) = &self.policy else { return last_use.max(allocation.rank()) };
         let is_candidate = allocation.is(AllocationState::EVICTABLE);
         if is_candidate { policy.rank(index.at()).min(RANK_MAX) } else { allocation.rank() }
     }

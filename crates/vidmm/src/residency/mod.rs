@@ -30,6 +30,8 @@ pub(crate) struct Residents {
     pub evict_soon: VecDeque<AllocationIx>,
     /// The policy that orders allocations of equal worth; none is the documented order (CRE-31a).
     pub policy: Option<Box<dyn Policy>>,
+    /// The policy chooses what comes ahead of its MakeResident.
+    pub may_prefetch: bool,
     /// The spans that requests are to bring in which are not granted.
     pub spans: Spans,
 }
@@ -37,6 +39,20 @@ pub(crate) struct Residents {
 impl Residents {
     /// Nothing is resident yet.
     pub(crate) fn new(accounts: Accounts, policy: Option<Box<dyn Policy>>) -> Self {
-        Self { evictable: accounts.none(), evict_soon: VecDeque::new(), policy, spans: Spans::default() }
+        let mut residents = Self {
+            evictable: accounts.none(),
+            evict_soon: VecDeque::new(),
+            policy: None,
+            may_prefetch: false,
+            spans: Spans::default(),
+        };
+        policy.into_iter().for_each(|policy| residents.set_policy(policy));
+        residents
+    }
+
+    /// Sets the policy, which has heard of no allocation yet.
+    pub(crate) fn set_policy(&mut self, policy: Box<dyn Policy>) {
+        self.may_prefetch = policy.prefetches();
+        self.policy = Some(policy);
     }
 }

@@ -79,6 +79,11 @@ impl Residents {
     pub(crate) fn note_use(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
         let last_use = objects[device].last_use;
         let rank = self.rank_released(objects, index, last_use);
+        self.set_rank(objects, index, rank);
+    }
+
+    /// Gives an allocation another rank, among the evictable ones or before it is one of them.
+    pub(super) fn set_rank(&mut self, objects: &mut Objects, index: AllocationIx, rank: u64) {
         if rank == objects[index].rank() {
             return;
         }

@@ -1,4 +1,9 @@
-//! The state of write-behind: what is to be clean, what is under way, and the time that copies may take (D37).
+//! Write-behind: written content at the cold end of a memory is copied out ahead of the eviction, in idle time (D37).
+//!
+//! A copy is made in chunks of at most 250 us, one at a time: so nobody waits for longer than a chunk. The speed of the bus is learned from
+//! the chunks. The copies take no more than a share of the time. The cold end is what goes next, up to a watermark; memory that is free
+//! beyond a half counts as clean. Clean content that is written again before the allocation goes was copied in vain: the watermark falls.
+//! The watermark rises with each eviction of clean content, and slowly with each eviction that copies.
 
 use alloc::vec::Vec;
 
@@ -47,13 +52,9 @@ pub(crate) struct Cleaner {
     credit: i64,
     /// The time of the last count of the credit.
     counted_at: Nanoseconds,
-    /// The number of the last event before the last look.
-    seen: u64,
     /// The next search for something to clean, and whether it comes also if nothing happens before.
     searches_at: Nanoseconds,
     is_awaited: bool,
-    /// The last look found the bus in use.
-    pub(super) is_kept_back: bool,
 }
 
 #[derive(Debug)]
@@ -81,29 +82,26 @@ impl Cleaner {
             chunk_bytes: PAGE_SIZE_64K,
             credit: share_of(SECOND, options),
             counted_at: 0,
-            seen: 0,
             searches_at: 0,
             is_awaited: false,
-            is_kept_back: false,
         }
     }
 
-    /// Whether a search is awaited, or the last look found the bus in use, or anything has happened since.
+    /// Whether content is copied out ahead of evictions.
     #[inline]
-    pub(crate) fn is_due(&self, state: &State) -> bool {
-        self.is_awaited || self.is_kept_back || self.has_news(state)
+    pub(super) fn is_on(&self) -> bool {
+        self.options.watermark_percent > 0
     }
 
-    /// Whether anything has happened since the last look.
+    /// Whether the next search comes at a time, and not with the next event.
     #[inline]
-    pub(crate) fn has_news(&self, state: &State) -> bool {
-        self.options.watermark_percent > 0 && self.seen != state.moment.event_number()
+    pub(super) fn is_awaited(&self) -> bool {
+        self.is_awaited
     }
 
     /// Takes note of the time. Returns whether a chunk is under way.
     pub(super) fn is_under_way(&mut self, state: &State, plans: &Plans) -> bool {
         let now = state.moment.now();
-        self.seen = state.moment.event_number();
         self.earn(now);
         if self.under_way.as_ref().is_some_and(|chunk| plans.stream.is_retired(chunk.plan)) {
             self.settle_chunk(state, now);
@@ -137,7 +135,6 @@ impl Cleaner {
         let plan = plans.plan_clean(state, &part);
         self.begun = (!is_last).then_some((id, end));
         self.under_way = Some(Chunk { plan, allocation: id, bytes: part.size, is_last, began_at: now });
-        self.seen = state.moment.event_number();
     }
 
     /// The chunk under way has ended: its time is spent, and tells the speed of the bus.

@@ -1,12 +1,13 @@
 //! The schedule: turns of devices, trims, power, and the order of grants.
 
 pub(crate) mod cleaner;
-mod cleaning;
 pub(crate) mod deferred;
 mod exchange;
 pub(crate) mod grant;
 pub(crate) mod homecoming;
+pub(crate) mod idle;
 pub(crate) mod power;
+mod prefetch;
 pub(crate) mod replacement;
 mod spare;
 pub(crate) mod stopping;
@@ -21,7 +22,7 @@ use crate::{
     budget::MemorySegmentGroup,
     event::trim::TrimIntervals,
     id::{DeviceIx, Slots, TrimNotificationId, TrimNotificationIx, kind},
-    schedule::{cleaner::Cleaner, waiting::Turns},
+    schedule::{cleaner::Cleaner, idle::IdleTime, waiting::Turns},
     units::Nanoseconds,
 };
 
@@ -45,7 +46,7 @@ pub(crate) struct Schedule {
     pub periods: BTreeSet<(Nanoseconds, DeviceIx)>,
     /// The last request to each registration to trim to a budget of a group.
     asked_to_trim: BTreeMap<(TrimNotificationIx, Option<MemorySegmentGroup>), AskedToTrim>,
-    pub cleaner: Cleaner,
+    pub idle: IdleTime,
 }
 
 impl Schedule {
@@ -53,13 +54,20 @@ impl Schedule {
     pub(crate) fn new(trim_intervals: TrimIntervals, exchange_after: Nanoseconds, cleaner: Cleaner) -> Self {
         let turns = Turns { exchange_after, ..Turns::default() };
         let trim_notifications = Slots::new();
-        let asked_to_trim = BTreeMap::new();
-        Self { turns, trim_notifications, trim_intervals, periods: BTreeSet::new(), asked_to_trim, cleaner }
+        Self {
+            turns,
+            trim_notifications,
+            trim_intervals,
+            periods: BTreeSet::new(),
+            asked_to_trim: BTreeMap::new(),
+            idle: IdleTime::new(cleaner),
+        }
     }
 
     /// Forgets a device that is gone: another may get its index.
     pub(crate) fn forget_device(&mut self, device: DeviceIx) {
         self.turns.forget(device);
+        self.idle.prefetcher.forget_device(device);
         self.periods.retain(|&(_, of)| of != device);
     }
 

@@ -54,6 +54,7 @@ mod physical_paging;
 mod policies;
 mod pools;
 mod power;
+mod prefetch;
 mod priorities;
 mod properties;
 mod random_calls;

@@ -8,8 +8,8 @@ use vidmm::{DeviceId, PAGE_SIZE_64K};
 use crate::explicit::Session;
 use crate::explicit::objects::{Allocation, Device};
 use crate::scenario::steps::{
-    Answer, Call, CloseAllocation, DestroyAllocation, Lock, Map, OpenAllocation, SetPriority, Unlock, UpdateProperty,
-    Whereabouts,
+    Announce, Answer, Call, CloseAllocation, DestroyAllocation, Lock, MakeResident, Map, OpenAllocation, SetPriority,
+    Unlock, UpdateProperty, Whereabouts,
 };
 
 impl Session<'_> {
@@ -40,6 +40,7 @@ impl Session<'_> {
             | Call::UpdateProperty(UpdateProperty { allocations, .. })
             | Call::SetPriority(SetPriority { allocations, .. }) => allocations.len() == 1,
             Call::Evict(_)
+            | Call::Announce(_)
             | Call::Offer(_)
             | Call::Reclaim(_)
             | Call::FreeVa(_)
@@ -91,10 +92,14 @@ impl Session<'_> {
                 all(&kernel.allocations, &|name, _| self.times_listed(device, name) > 0 && !self.is_offered(name))
             }
             (Call::MakeResident(step), Answer::Offered) => all(&step.allocations, &|name, _| !self.is_offered(name)),
-            (Call::MakeResident(step), Answer::WrongDevice) => {
-                let device = step.device.as_ref()?;
+            (
+                Call::MakeResident(MakeResident { device, allocations, .. })
+                | Call::Announce(Announce { device, allocations }),
+                Answer::WrongDevice,
+            ) => {
+                let device = device.as_ref()?;
                 // A shared allocation that its creator destroys is another's from then on (U-34).
-                all(&step.allocations, &|_, known| {
+                all(allocations, &|_, known| {
                     known.openers.contains(device) || known.device == *device && known.openers.is_empty()
                 })
             }

@@ -5,9 +5,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use vidmm::contract::RenderStatus;
 use vidmm::{
-    CreateError, DestroyError, EndUseError, EvictError, GpuVaError, InvalidHandle, LockError, MakeResidentError,
-    MapError, OfferError, OpenError, PriorityError, ReclaimError, RenderError, ReservationError, SubmitError,
-    UnlockError, UpdateError, VaRangeError,
+    AnnounceError, CreateError, DestroyError, EndUseError, EvictError, GpuVaError, InvalidHandle, LockError,
+    MakeResidentError, MapError, OfferError, OpenError, PriorityError, ReclaimError, RenderError, ReservationError,
+    SubmitError, UnlockError, UpdateError, VaRangeError,
 };
 
 /// The answer of a call: that it was done, or the refusal by name.
@@ -194,6 +194,7 @@ by_name! { Answer:
     MakeResidentError {
         InvalidHandle, DeviceInError, Empty, WrongDevice, NoMemory, Flags, Offered, NotCommitted, TooManyPending,
     }
+    AnnounceError { InvalidHandle, DeviceInError, WrongDevice, }
     EvictError { InvalidHandle, DeviceInError, Empty, NotResident, ReferenceLists as NotSupported, }
     OfferError {
         InvalidHandle, DeviceInError, Empty, ReferenceLists as NotSupported, WrongDevice, Offered, Locked, Shared,

@@ -132,6 +132,7 @@ verbs! {
     "map" => Map,
     "make-resident" => MakeResident,
     "evict" => Evict,
+    "announce" => Announce,
     "offer" => Offer,
     "reclaim" => Reclaim,
     "lock" => Lock,

@@ -164,6 +164,29 @@ impl Verb for Evict {
     }
 }
 
+/// What a device needs soon (ours, D37).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Announce {
+    /// The allocations, the first need first.
+    #[serde(rename = "announce", with = "names")]
+    pub allocations: Vec<String>,
+    /// The device; none is that of the first allocation.
+    #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}
+
+impl Verb for Announce {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}{}", list(&self.allocations), on(self.device.as_deref()))
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.optional(Kind::Device, &self.device)?;
+        known.about(Kind::Allocation, &mut self.allocations)
+    }
+}
+
 fn on(device: Option<&str>) -> String {
     device.map_or_else(String::new, |device| format!(" on {device}"))
 }

@@ -10,7 +10,7 @@ use super::aspects::{Begun, Chunk};
 use super::device::Device;
 use super::finding::Invariant;
 use super::list_entry::Writes;
-use super::plans::{CleanPart, Stage};
+use super::plans::CleanPart;
 
 /// The claims of an event about a part.
 pub(super) struct Said {
@@ -72,10 +72,7 @@ impl Audit {
         self.findings.check(ahead < watermark, Invariant::D37, || {
             format!("{id} is cleaned, but {ahead} bytes go before it, and {watermark} are to be clean")
         });
-        let in_stream = self.plans.all().any(|plan| plan.stage == Stage::Entered);
-        let is_idle =
-            !in_stream && self.fences.engine(self.fences.paging_engine).is_none_or(|books| books.in_flight.is_empty());
-        self.findings.check(is_idle, Invariant::D37, || {
+        self.findings.check(self.paging_is_idle(), Invariant::D37, || {
             format!("{id} is cleaned while the paging engine has something else to do")
         });
         self.findings.check(part.size <= self.link.most(), Invariant::D37, || {

@@ -85,7 +85,7 @@ impl Audit {
 
     /// Whether a list names an allocation, or work does that is not dispatched. An ended span in which work was submitted
     /// holds the allocation until all that was submitted before its end is dispatched.
-    fn is_in_use(&self, id: AllocationId) -> bool {
+    pub(super) fn is_in_use(&self, id: AllocationId) -> bool {
         let Some(allocation) = self.allocations.get(&id) else { return true };
         let is_used = |(device, entry): (&DeviceId, &ListEntry)| {
             let Some(device) = self.devices.get(device) else { return false };
@@ -138,8 +138,9 @@ impl Audit {
         if !self.places.in_system_memory(place.segment) {
             self.check_has_power(|| format!("{id} is placed in the memory segment"));
         }
-        let is_moved = self.plans.draft(plan).leaving.contains(&id);
-        self.findings.check(is_moved || self.is_in_use(id), Invariant::U41, || {
+        let draft = self.plans.draft(plan);
+        let is_explained = draft.leaving.contains(&id) || draft.prefetched == Some(id);
+        self.findings.check(is_explained || self.is_in_use(id), Invariant::U41, || {
             format!("{id} is brought in, but no list names it, and no work that was submitted will use it")
         });
         let Some(allocation) = self.allocations.get_mut(&id) else { return };

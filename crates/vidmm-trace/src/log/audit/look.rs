@@ -208,6 +208,7 @@ impl Audit {
             }
             // Decisions.
             Event::Evicted { plan, allocation, segment, ref extents, copied, reason, discarded, wanted_by } => {
+                self.check_not_for_prefetch(plan, allocation, reason);
                 self.check_wanted(allocation, reason, wanted_by);
                 self.check_reason(allocation, segment, reason);
                 let comes_home = self.check_leaves_for_home(allocation, segment, reason, wanted_by);
@@ -220,6 +221,8 @@ impl Audit {
                 self.forced_out = (reason == EvictReason::PropertyUpdated).then_some((allocation, segment));
                 self.liveness.evicted.remove(&allocation);
             }
+            Event::Announced { device, ref allocations } => self.announced(device, allocations),
+            Event::Prefetched { plan, allocation, reason } => self.prefetched(plan, allocation, reason),
             Event::Placed { plan, allocation, segment, ref extents, content } => {
                 self.placed(allocation, Place { plan, segment, extents: extents.clone() }, content);
             }

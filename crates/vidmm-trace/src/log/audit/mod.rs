@@ -50,6 +50,7 @@ mod places;
 mod plans;
 mod portions;
 mod power;
+mod prefetching;
 mod properties;
 mod purge;
 mod reasons;
@@ -145,6 +146,7 @@ pub struct Audit {
     views: TableViews,
     fences: Fences,
     link: cleaning::Link,
+    announcements: prefetching::Announcements,
     plans: Plans,
     portions: Portions,
     /// Work was handed out before all that was decided was carried out: it is not held until then, as ForceSynchronousEvict would

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use vidmm::event::WantedBy;
+use vidmm::event::{PrefetchReason, WantedBy};
 use vidmm::{AllocationId, ContextId, DeviceId, Event, MonitoredFenceId, PagingQueueId, ProcessId, TrimNotificationId};
 
 use super::Audit;
@@ -104,6 +104,7 @@ impl Audit {
             Event::MakeResident { .. }
                 | Event::MakeResidentRefused { .. }
                 | Event::Evict { .. }
+                | Event::Announced { .. }
                 | Event::Offered { .. }
                 | Event::Reclaimed { .. }
                 | Event::Locked { .. }
@@ -158,7 +159,9 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         Event::TrimNotified { notification, device, .. } => look!(notification, device),
         Event::AllocationOpened { allocation, device, process }
         | Event::AllocationOwnershipTransferred { allocation, device, process } => look!(allocation, device, process),
-        Event::AllocationClosed { allocation, device } | Event::Locked { allocation, device, .. } => {
+        Event::AllocationClosed { allocation, device }
+        | Event::Prefetched { allocation, reason: PrefetchReason::Announced { device }, .. }
+        | Event::Locked { allocation, device, .. } => {
             look!(allocation, device)
         }
         Event::Evicted { allocation, wanted_by, .. } => {
@@ -179,6 +182,7 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         | Event::Unlocked { allocation, .. }
         | Event::Placed { allocation, .. }
         | Event::Cleaned { allocation, .. }
+        | Event::Prefetched { allocation, reason: PrefetchReason::Policy, .. }
         | Event::Refreshed { allocation, .. }
         | Event::IoMmuMapped { allocation, .. }
         | Event::PurgeOperation { allocation, .. }
@@ -192,6 +196,7 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         }
         Event::MakeResidentRefused { device, allocations, .. }
         | Event::Evict { device, allocations, .. }
+        | Event::Announced { device, allocations }
         | Event::Offered { device, allocations, .. } => {
             look!(device);
             allocations.iter().for_each(|&allocation| look(allocation.into()));

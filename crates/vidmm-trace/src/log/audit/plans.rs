@@ -34,6 +34,8 @@ pub(super) struct Plan {
     pub copied: Vec<AllocationId>,
     /// The staying allocation with the last part copied.
     pub cleaned: Option<AllocationId>,
+    /// The allocation that comes ahead of its MakeResident, and for which nothing else goes.
+    pub prefetched: Option<AllocationId>,
     /// The allocations that it moves, in order: where to, or out.
     pub moves: Vec<(AllocationId, Option<Place>)>,
     /// Plans that it must follow, and why.

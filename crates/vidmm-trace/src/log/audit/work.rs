@@ -53,6 +53,7 @@ impl Audit {
         });
         device.submitted = submission.max(device.submitted);
         device.submitted_at = self.findings.event;
+        self.announcements.submitted_at = self.findings.event;
         device.undispatched.insert(submission, work);
         device.unretired.insert(submission, self.findings.event);
     }

@@ -48,6 +48,8 @@ impl Caller {
             |v, _, _| v.create_device(process),
             |v, _, host| v.free_gpu_virtual_address(host, process, at, PAGE_SIZE_64K),
             |v, _, _| v.query_video_memory_info(process, local),
+            |v, _, _| v.announce(device, here),
+            |v, _, _| v.announce(there, some),
             |v, _, _| v.query_room(device, here),
             |v, _, _| v.query_room(there, some),
             |v, _, _| v.query_room(there, &[]),
