@@ -8,7 +8,7 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use vidmm::SegmentId;
-use vidmm::policy::{Candidates, MakePolicy, Parameter, Policy, PolicyKind, Recency, Subject};
+use vidmm::policy::{Candidate, Candidates, MakePolicy, Parameter, Policy, PolicyKind, Recency, Subject};
 use vidmm_sim::policies::{self, PolicyRule, report};
 
 use crate::candidates::PyCandidates;
@@ -72,6 +72,9 @@ struct Hooks {
     victim: Option<Py<PyAny>>,
     left: Option<Py<PyAny>>,
     gone: Option<Py<PyAny>>,
+    cleans: Option<Py<PyAny>>,
+    announced: Option<Py<PyAny>>,
+    prefetch: Option<Py<PyAny>>,
 }
 
 /// An object of the class.
@@ -105,6 +108,9 @@ impl PyPolicy {
             victim: hook("victim")?,
             left: hook("left")?,
             gone: hook("gone")?,
+            cleans: hook("cleans")?,
+            announced: hook("announced")?,
+            prefetch: hook("prefetch")?,
         };
         let candidates = Py::new(py, PyCandidates::new(name))?;
         Ok(Self { name, hooks, recency: Recency::default(), has_failed: Cell::new(false), candidates })
@@ -135,14 +141,18 @@ impl PyPolicy {
 
     /// The whole number that a hook answers; none if the answer is something else.
     fn number(&self, name: &'static str, answer: Option<Bound<'_, PyAny>>) -> Option<u64> {
-        let answer = answer?;
-        let number = answer.extract().ok();
-        if number.is_none() {
+        self.extracted(name, &answer?, "no number of 64 bits")
+    }
+
+    /// The answer of a hook as a value of the promised kind; `wrong` says what other answers are.
+    fn extracted<'py, T: for<'a> FromPyObject<'a, 'py>>(&self, name: &'static str, answer: &Bound<'py, PyAny>, wrong: &str) -> Option<T> {
+        let value = answer.extract().ok();
+        if value.is_none() {
             report(self.name, name, PolicyRule::HookReturns, || {
-                format!("it returns {answer}, which is no number of 64 bits; the documented order stands in its place")
+                format!("it returns {answer}, which is {wrong}; the documented order stands in its place")
             });
         }
-        number
+        value
     }
 
     fn tell(&self, name: &'static str, hook: &Option<Py<PyAny>>, subject: Subject, more: u64) {
@@ -183,6 +193,31 @@ impl Policy for PyPolicy {
             Some(slot) => usize::try_from(slot).unwrap_or(usize::MAX),
             None => self.recency.victim(candidates),
         }
+    }
+
+    fn cleans(&self, Candidate { slot, rank, size }: Candidate) -> bool {
+        let Some(hook) = &self.hooks.cleans else { return true };
+        Python::attach(|py| {
+            let answer = self.ask(py, "cleans", Some(hook), (slot, rank, size));
+            answer.is_none_or(|answer| self.extracted("cleans", &answer, "neither True nor False").unwrap_or(true))
+        })
+    }
+
+    fn announced(&mut self, subject: Subject, time: u64) {
+        self.recency.announced(subject, time);
+        self.tell("announced", &self.hooks.announced, subject, time);
+    }
+
+    fn prefetches(&self) -> bool {
+        self.hooks.prefetch.is_some()
+    }
+
+    fn prefetch(&mut self, memory: SegmentId, free: u64) -> Option<usize> {
+        let hook = self.hooks.prefetch.as_ref()?;
+        Python::attach(|py| {
+            let answer = self.ask(py, "prefetch", Some(hook), (memory.0, free)).filter(|answer| !answer.is_none())?;
+            self.extracted("prefetch", &answer, "neither a slot nor None")
+        })
     }
 
     fn left(&mut self, subject: Subject, memory: SegmentId) {

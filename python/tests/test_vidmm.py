@@ -96,6 +96,40 @@ class Policies(unittest.TestCase):
         of = lambda calls: [(name, rest[1]) for name, *rest in calls]
         self.assertEqual(of(of_study), of(of_manager))
 
+    def test_a_policy_chooses_what_comes_before_its_use(self):
+        class Returns(Lru):
+            """What left last comes back first."""
+
+            def __init__(self):
+                super().__init__()
+                self.gone_out = {}
+
+            def brought_in(self, slot, size, memory):
+                self.gone_out.pop(slot, None)
+
+            def left(self, slot, size, memory):
+                super().left(slot, size, memory)
+                self.gone_out[slot] = size
+
+            def gone(self, slot, size):
+                self.gone_out.pop(slot, None)
+
+            def prefetch(self, memory, free):
+                return next((slot for slot, size in reversed(self.gone_out.items()) if size <= free), None)
+
+        def frees():
+            for at in range(2000):
+                yield (f"kept {at % 40}", PAGE)
+                yield (f"short {at}", 4 * PAGE)
+                if at >= 3:
+                    yield (f"short {at - 3}", 4 * PAGE, "delete")
+
+        table = vidmm.replay({"frees": frees()}, ["lru", Returns], "40%")
+        rows = figures(table)
+        self.assertEqual((table.broken, rows["lru"]["bytes_prefetched"]), ([], 0))
+        self.assertGreater(rows["Returns"]["bytes_prefetched"], 100 * PAGE)
+        self.assertLess(rows["Returns"]["misses"], rows["lru"]["misses"])
+
     def test_seeds_and_names_of_policies(self):
         seeds = []
 
@@ -185,7 +219,17 @@ class Mistakes(unittest.TestCase):
                     pass
                 return 0
 
+        class Elsewhere(Lru):
+            def prefetch(self, memory, free):
+                return 10**9
+
+        class Always(Lru):
+            def prefetch(self, memory, free):
+                return "the next"
+
         for policy, right in [
+            (Elsewhere, ("POL-06", "prefetch")),
+            (Always, ("POL-03", "prefetch")),
             (Absent, ("POL-01", "victim")),
             (Text, ("POL-03", "victim")),
             (Large, ("POL-02", "rank")),

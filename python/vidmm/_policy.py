@@ -29,6 +29,20 @@ class Policy(Protocol):
         """The slot of the candidate that goes. Without this hook the candidate of the lowest rank goes."""
         ...
 
+    def cleans(self, slot: int, rank: int, size: int) -> bool:
+        """Whether the content of a candidate may be copied out before the eviction. Without this hook it may."""
+        ...
+
+    def announced(self, slot: int, size: int, time: int) -> None:
+        """The device of the allocation has announced that it needs the allocation soon."""
+
+    def prefetch(self, memory: int, free: int) -> int | None:
+        """The slot of an allocation that comes into `free` bytes of `memory` before its use, or None. Nothing is evicted for it.
+
+        The hook is called while engines leave the bus alone. Without this hook nothing comes before its use.
+        """
+        ...
+
     def left(self, slot: int, size: int, memory: int) -> None:
         """The allocation has left a memory."""
 

@@ -10,7 +10,7 @@ use vidmm::SegmentId;
 use vidmm::policy::{Candidate, Candidates, Parameter, Policy, PolicyKind, Recency, Subject};
 use vidmm_sim::policies::{PolicyRule, report};
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const MAX_PARAMETERS: u32 = 4;
 
 #[repr(C)]
@@ -67,6 +67,9 @@ struct Table {
     victim: Option<unsafe extern "C" fn(*mut c_void, *const CCandidates) -> u64>,
     left: Option<unsafe extern "C" fn(*mut c_void, *const CSubject, u32)>,
     gone: Option<unsafe extern "C" fn(*mut c_void, *const CSubject)>,
+    cleans: Option<unsafe extern "C" fn(*mut c_void, *const CCandidate) -> c_int>,
+    announced: Option<unsafe extern "C" fn(*mut c_void, *const CSubject, u64)>,
+    prefetch: Option<unsafe extern "C" fn(*mut c_void, u32, u64, *mut u64) -> c_int>,
 }
 
 // SAFETY: the table is constant, and the functions may be called by any thread for policies of their own.
@@ -252,6 +255,31 @@ impl Policy for CPolicy {
         let slot = unsafe { victim(self.policy, &raw const *self.candidates) };
         self.candidates.candidates.set(None);
         usize::try_from(slot).unwrap_or(usize::MAX)
+    }
+
+    fn cleans(&self, Candidate { slot, rank, size }: Candidate) -> bool {
+        let candidate = CCandidate { slot: slot as u64, rank, size };
+        // SAFETY: as `used`; the candidate lives for the call.
+        self.table.cleans.is_none_or(|cleans| unsafe { cleans(self.policy, &raw const candidate) } != 0)
+    }
+
+    fn announced(&mut self, subject: Subject, time: u64) {
+        self.recency.announced(subject, time);
+        if let Some(announced) = self.table.announced {
+            // SAFETY: as `used`.
+            unsafe { announced(self.policy, &c_subject(subject), time) };
+        }
+    }
+
+    fn prefetches(&self) -> bool {
+        self.table.prefetch.is_some()
+    }
+
+    fn prefetch(&mut self, memory: SegmentId, free: u64) -> Option<usize> {
+        let (prefetch, mut slot) = (self.table.prefetch?, u64::MAX);
+        // SAFETY: as `used`; there is room for the slot.
+        let is_chosen = unsafe { prefetch(self.policy, memory.0.into(), free, &raw mut slot) } != 0;
+        is_chosen.then(|| usize::try_from(slot).unwrap_or(usize::MAX))
     }
 
     fn left(&mut self, subject: Subject, memory: SegmentId) {

@@ -72,7 +72,7 @@ pub enum Lists {
 pub struct Played {
     /// The number of uses.
     pub uses: u64,
-    /// Objects that were brought in, without those that had no content yet.
+    /// Objects that a use found absent, without those that had no content yet.
     pub misses: u64,
     /// Bytes of all objects used, once for each use.
     pub bytes_used: u64,
@@ -80,6 +80,8 @@ pub struct Played {
     pub bytes_in: u64,
     /// Uses that passed by; they count among the misses.
     pub passed: u64,
+    /// Of those, bytes that came ahead of their use: the policy prefetches.
+    pub bytes_prefetched: u64,
     /// Bytes that were copied out.
     pub bytes_out: u64,
     /// Allocations that were taken out.
@@ -192,6 +194,7 @@ impl Played {
             passed: self.passed - earlier.passed,
             bytes_used: self.bytes_used - earlier.bytes_used,
             bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
+            bytes_prefetched: self.bytes_prefetched - earlier.bytes_prefetched,
             bytes_out: self.bytes_out - earlier.bytes_out,
             evictions: self.evictions - earlier.evictions,
             work_ns: self.work_ns - earlier.work_ns,
@@ -434,7 +437,8 @@ impl<'a> Player<'a> {
             bytes_in: (statistics.bytes_paged_in + statistics.bytes_filled).saturating_sub(self.bytes_made())
                 / self.unit
                 + self.programs.iter().map(|program| program.bytes_passed).sum::<u64>(),
-            misses: statistics.page_ins.saturating_sub(self.made) + self.figures.passed,
+            misses: (statistics.page_ins - statistics.prefetches).saturating_sub(self.made) + self.figures.passed,
+            bytes_prefetched: statistics.bytes_prefetched / self.unit,
             bytes_out: statistics.bytes_paged_out / self.unit,
             evictions: statistics.evictions,
             virtual_ns: self.pace.nanoseconds(),

@@ -3,6 +3,7 @@
 //! [`register`] is the only writer of the names. A registered policy is judged: each answer is checked, and each broken rule is kept
 //! for [`take_reports`]. The manager goes on with the first candidate.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{Mutex, PoisonError, RwLock};
 
@@ -31,6 +32,8 @@ pub enum PolicyRule {
     NothingIsKept,
     /// POL-05: a victim is chosen in 64 looks for each resident allocation.
     VictimIsFound,
+    /// POL-06: a prefetched allocation is known, is in no memory segment, and fits into the free bytes.
+    PrefetchFits,
 }
 
 impl PolicyRule {
@@ -42,6 +45,7 @@ impl PolicyRule {
             Self::HookReturns => "POL-03",
             Self::NothingIsKept => "POL-04",
             Self::VictimIsFound => "POL-05",
+            Self::PrefetchFits => "POL-06",
         }
     }
 }
@@ -108,7 +112,7 @@ pub fn register(kind: &PolicyKind) -> Result<PolicyChoice, WrongPolicyName> {
     // A process registers few policies, and none is ever forgotten.
     let judged = make.map(|make| -> &'static vidmm::policy::MakePolicy {
         Box::leak(Box::new(move |values: &[u64]| -> Box<dyn Policy> {
-            Box::new(Judged { name, policy: make(values), resident: 0 })
+            Box::new(Judged { name, policy: make(values), resident: 0, known: BTreeMap::new() })
         }))
     });
     let kind: &'static PolicyKind = Box::leak(Box::new(PolicyKind { make: judged, ..*kind }));
@@ -149,6 +153,18 @@ struct Judged {
     policy: Box<dyn Policy>,
     /// The number of resident allocations.
     resident: u64,
+    /// The sizes of the allocations that a policy with prefetch has heard of, and whether they are in a memory segment.
+    known: BTreeMap<usize, (u64, bool)>,
+}
+
+impl Judged {
+    /// Takes note of an allocation, if the policy may choose it for a prefetch.
+    fn note(&mut self, subject: Subject, is_in_memory: Option<bool>) {
+        if self.policy.prefetches() {
+            let (size, known) = self.known.entry(subject.slot).or_default();
+            (*size, *known) = (subject.size, is_in_memory.unwrap_or(*known));
+        }
+    }
 }
 
 impl Debug for Judged {
@@ -159,11 +175,13 @@ impl Debug for Judged {
 
 impl Policy for Judged {
     fn used(&mut self, subject: Subject, time: u64) {
+        self.note(subject, None);
         self.policy.used(subject, time);
     }
 
     fn brought_in(&mut self, subject: Subject, memory: SegmentId) {
         self.resident += 1;
+        self.note(subject, Some(!memory.is_system()));
         self.policy.brought_in(subject, memory);
     }
 
@@ -176,7 +194,7 @@ impl Policy for Judged {
     }
 
     fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
-        let Self { name, ref mut policy, resident } = *self;
+        let Self { name, ref mut policy, resident, .. } = *self;
         let looks = LOOKS * (resident + 1);
         let mut watched = Watched { name, candidates, looks: looks.into() };
         let slot = policy.victim(&mut watched);
@@ -194,10 +212,41 @@ impl Policy for Judged {
 
     fn left(&mut self, subject: Subject, memory: SegmentId) {
         self.resident = self.resident.saturating_sub(1);
+        self.note(subject, Some(false));
         self.policy.left(subject, memory);
     }
 
+    fn cleans(&self, candidate: Candidate) -> bool {
+        self.policy.cleans(candidate)
+    }
+
+    fn announced(&mut self, subject: Subject, time: u64) {
+        self.note(subject, None);
+        self.policy.announced(subject, time);
+    }
+
+    fn prefetches(&self) -> bool {
+        self.policy.prefetches()
+    }
+
+    fn prefetch(&mut self, memory: SegmentId, free: u64) -> Option<usize> {
+        let slot = self.policy.prefetch(memory, free)?;
+        let wrong = match self.known.get(&slot) {
+            None => Some("is no allocation of which the policy has heard".to_owned()),
+            Some((_, true)) => Some("is in a memory segment already".to_owned()),
+            Some(&(size, false)) if size > free => Some(format!("has {size} bytes, and {free} are free")),
+            Some(_) => None,
+        };
+        if let Some(wrong) = wrong {
+            report(self.name, "prefetch", PolicyRule::PrefetchFits, || {
+                format!("slot {slot} {wrong}; nothing comes ahead")
+            });
+        }
+        Some(slot)
+    }
+
     fn gone(&mut self, subject: Subject) {
+        self.known.remove(&subject.slot);
         self.policy.gone(subject);
     }
 }

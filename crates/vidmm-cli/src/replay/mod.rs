@@ -18,7 +18,7 @@ use vidmm::policy::PolicyChoice;
 use vidmm_replay::{
     Lists, PlayError, PlayOptions, Played, References, Remarks, Setup, Sizes, Trace, bounds,
     fairness::{Alone, alone, fairness},
-    is_exact, play_processes, study, study_sample,
+    is_exact, play_processes, prefetches, study, study_sample,
 };
 use vidmm_sim::{MachineFactory, Scenario, ScenarioFile, caught};
 use vidmm_trace::{ByteSize, ImportOptions, LocalMemory, import};
@@ -391,6 +391,12 @@ fn played(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Row, Box<
     let is_study = !args.manager && is_exact(trace, &options);
     let (mut error, mut fair) = (None, None);
     let outcome = match (args.sample, is_study) {
+        (Some(_), _) if prefetches(cell.policy) => {
+            let policy = cell.policy;
+            return Err(
+                format!("{policy} prefetches, and a sample has nothing to prefetch into; leave out --sample").into()
+            );
+        }
         (Some(_), _) => study_sample(trace, &options, args.share()).map(|(played, of_sample)| {
             error = Some(of_sample);
             played
@@ -408,7 +414,18 @@ fn played(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Row, Box<
         Err(PlayError::TooLarge { .. }) => return Ok(cell.row(args)),
         Err(error) => return Err(error.into()),
     };
-    let Played { uses, misses, bytes_used, bytes_in, passed, bytes_out, evictions, work_ns, virtual_ns } = played;
+    let Played {
+        uses,
+        misses,
+        bytes_used,
+        bytes_in,
+        bytes_prefetched,
+        passed,
+        bytes_out,
+        evictions,
+        work_ns,
+        virtual_ns,
+    } = played;
     Ok(Row {
         sample_error: error,
         fairness: fair,
@@ -417,6 +434,7 @@ fn played(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Row, Box<
         passed: Some(passed),
         bytes_used: Some(bytes_used),
         bytes_in: Some(bytes_in),
+        bytes_prefetched: Some(bytes_prefetched),
         bytes_out: Some(bytes_out),
         evictions: Some(evictions),
         work_ns: Some(work_ns),

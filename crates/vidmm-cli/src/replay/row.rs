@@ -63,6 +63,7 @@ pub struct Row {
     pub passed: Option<u64>,
     /// None where a submission does not fit.
     pub bytes_in: Option<u64>,
+    pub bytes_prefetched: Option<u64>,
     pub bytes_out: Option<u64>,
     pub evictions: Option<u64>,
     pub optimum: Option<Optimum>,
@@ -75,7 +76,7 @@ pub struct Row {
 }
 
 /// The columns of a row.
-const COLUMNS: usize = 37;
+const COLUMNS: usize = 38;
 
 impl Row {
     /// A row without figures.
@@ -135,6 +136,7 @@ impl Row {
             count("passed", self.passed),
             count("bytes_used", self.bytes_used),
             count("bytes_in", self.bytes_in),
+            count("bytes_prefetched", self.bytes_prefetched),
             count("bytes_out", self.bytes_out),
             count("evictions", self.evictions),
             count("min_split_bytes_in", self.optimum.map(|optimum| optimum.split.bytes_in)),

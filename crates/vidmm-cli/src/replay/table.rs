@@ -82,6 +82,7 @@ fn optimum(row: &Row) -> Option<Row> {
     let split = row.optimum?.split;
     Some(Row {
         passed: None,
+        bytes_prefetched: None,
         sample_error: None,
         fairness: None,
         misses: Some(split.misses),
@@ -180,6 +181,9 @@ fn write_line(out: &mut impl Write, size: &str, name: &str, rows: &[Row]) -> io:
     }
     if let Some(error) = rows[0].sample_error {
         write!(out, "  bytes +- {:.2} % (95 % interval of the sample)", error * 196.0)?;
+    }
+    if let Some(bytes) = rows[0].bytes_prefetched.filter(|&bytes| bytes > 0) {
+        write!(out, "  {} of it in ahead", ByteSize(bytes))?;
     }
     if let Some(passed) = rows[0].passed.filter(|&passed| passed > 0) {
         write!(out, "  {} passed by", counted(passed, "request", "requests"))?;

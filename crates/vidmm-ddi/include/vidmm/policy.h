@@ -1,6 +1,6 @@
 /*
  * A policy of eviction in C, for `--policy ./policy.so`. The policy orders candidates of eviction, and can break no rule of the manager.
- * docs/guides/own-policies.md lists the rules of policies, POL-01 to POL-05. A wrong answer is named, and the first candidate goes.
+ * docs/guides/own-policies.md lists the rules of policies, POL-01 to POL-06. A wrong answer is named, and the first candidate goes.
  *
  * A run makes a policy by Create. Each run has a policy, and calls the policy from one thread at a time; runs may be on several threads.
  * Hooks do the same for the same calls: draws follow from a parameter. A pointer is valid until the hook returns.
@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define VIDMM_POLICY_VERSION 1
+#define VIDMM_POLICY_VERSION 2
 #define VIDMM_POLICY_MAX_PARAMETERS 4
 
 /* Ranks are below this one. */
@@ -79,6 +79,13 @@ typedef struct VIDMM_POLICY {
     void (*Left)(void *Policy, const VIDMM_SUBJECT *Subject, uint32_t Memory);
     /* The allocation is no more. */
     void (*Gone)(void *Policy, const VIDMM_SUBJECT *Subject);
+    /* Whether the content of a candidate may be copied out before the eviction: 0 if the policy expects another write first. NULL: yes. */
+    int (*Cleans)(void *Policy, const VIDMM_CANDIDATE *Candidate);
+    /* The device of an allocation has announced that it needs the allocation soon. NULL: a use, where Rank is NULL. */
+    void (*Announced)(void *Policy, const VIDMM_SUBJECT *Subject, uint64_t Time);
+    /* Chooses an allocation that comes into Free bytes of a memory before its use, while engines leave the bus alone. Writes the slot and
+       returns 1, or returns 0 for none. Nothing is evicted for the allocation. */
+    int (*Prefetch)(void *Policy, uint32_t Memory, uint64_t Free, uint64_t *Slot);
 } VIDMM_POLICY;
 
 /* Exported by the library. The table is static. */

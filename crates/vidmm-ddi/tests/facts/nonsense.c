@@ -64,6 +64,17 @@ static uint64_t Victim(void *Of, const VIDMM_CANDIDATES *Candidates)
 #endif
 }
 
+#ifdef NOTHING_THERE
+static int Prefetch(void *Of, uint32_t Memory, uint64_t Free, uint64_t *Slot)
+{
+    (void)Of;
+    (void)Memory;
+    (void)Free;
+    *Slot = UINT64_MAX;
+    return 1;
+}
+#endif
+
 const VIDMM_POLICY *VidmmGetPolicy(void)
 {
 #ifdef NO_TABLE
@@ -88,6 +99,9 @@ const VIDMM_POLICY *VidmmGetPolicy(void)
         .Destroy = Destroy,
         .Rank = Rank,
         .Victim = Victim,
+#ifdef NOTHING_THERE
+        .Prefetch = Prefetch,
+#endif
     };
 #ifdef OTHER_VERSION
     Table.Version = 99;

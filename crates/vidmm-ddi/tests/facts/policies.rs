@@ -123,6 +123,7 @@ fn nonsense_of_a_policy_in_c_is_named_and_the_first_candidate_goes() {
         ("NO_POLICY", "POL-03: policy POLICY, hook `Create`: it returned NULL"),
         ("NULL_CANDIDATES", "POL-03: policy of a library, hook `Get`: the candidates are NULL"),
         ("KEEPS", "POL-04: policy POLICY, hook `FirstFrom`: candidates of a Victim that has returned"),
+        ("NOTHING_THERE", "POL-06: policy POLICY, hook `prefetch`: slot 18446744073709551615 is no allocation"),
         ("NO_END", "POL-05: policy POLICY, hook `victim`: "),
     ];
     for (name, right) in cases {
@@ -144,7 +145,7 @@ fn tables_that_are_no_policies_are_refused_with_the_reason() {
     }
     for (name, right) in [
         ("NO_TABLE", "VidmmGetPolicy returned NULL"),
-        ("OTHER_VERSION", "the library has version 99 of vidmm/policy.h, and version 1 is known: build it anew"),
+        ("OTHER_VERSION", "the library has version 99 of vidmm/policy.h, and version 2 is known: build it anew"),
         ("NO_CREATE", "the table lacks Create"),
         ("NO_ORDER", "the table lacks both Rank and Victim, so it orders nothing"),
         ("MANY_PARAMETERS", "parameter 4294967295 of the table: there are four at most"),

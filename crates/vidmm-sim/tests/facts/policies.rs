@@ -42,6 +42,14 @@ impl Policy for Liar {
         }
     }
 
+    fn prefetches(&self) -> bool {
+        true
+    }
+
+    fn prefetch(&mut self, _memory: SegmentId, free: u64) -> Option<usize> {
+        Some(free as usize % 64)
+    }
+
     fn left(&mut self, _subject: Subject, _memory: SegmentId) {}
 
     fn gone(&mut self, _subject: Subject) {}
@@ -103,7 +111,13 @@ fn broken(choice: PolicyChoice) -> Vec<(&'static str, &'static str)> {
 #[test]
 fn broken_rules_of_a_policy_are_named_and_no_rule_of_the_manager_breaks() {
     let liar = register(&LIAR).expect("the name is free");
-    let right = [("POL-01", "victim"), ("POL-02", "rank"), ("POL-02", "set_rank"), ("POL-05", "victim")];
+    let right = [
+        ("POL-01", "victim"),
+        ("POL-02", "rank"),
+        ("POL-02", "set_rank"),
+        ("POL-05", "victim"),
+        ("POL-06", "prefetch"),
+    ];
     assert_eq!(broken(liar), right);
     for right in [&RIGHT, &STRICT] {
         assert_eq!(broken(register(right).expect("the name is free")), []);
