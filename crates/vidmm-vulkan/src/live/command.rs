@@ -18,6 +18,7 @@ use crate::sparse::Handle;
 
 use super::error::Error;
 use super::image_desc::ImageDesc;
+use super::names::NamedAllocation;
 
 /// Where an answer goes.
 pub(super) type Reply<T> = Sender<Result<T, Error>>;
@@ -49,6 +50,25 @@ pub struct LocalMemory {
     pub pinned: u64,
     /// The bytes that it has taken from the device, in blocks of 16 MiB: it can be more than there is to use.
     pub allocated: u64,
+}
+
+/// A buffer or an image that exists.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AllocationStatistics {
+    /// Its names.
+    pub allocation: NamedAllocation,
+    /// The device.
+    pub device: DeviceId,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Where it is by what was decided so far, or is on its way to.
+    pub residency: AllocationResidencyStatus,
+    /// How often it is on the device's own list.
+    pub listed: u64,
+    /// It is [offered](super::Device::offer).
+    pub is_offered: bool,
+    /// Frames hold it.
+    pub is_held_by_frames: bool,
 }
 
 /// The function that is called when a device is to trim.
@@ -195,6 +215,18 @@ pub(super) enum Command {
     UnpinLocalMemory(u64),
     LocalMemory(Reply<LocalMemory>),
     Statistics(Reply<Statistics>),
+    Allocations(Reply<Vec<AllocationStatistics>>),
+    /// A name for messages of validation.
+    Name {
+        allocation: AllocationId,
+        name: Arc<str>,
+    },
+    /// It leaves all lists and local memory.
+    Release {
+        allocation: AllocationId,
+        /// How often it is on the application's own list.
+        listed: u32,
+    },
     /// The first paging submission that has not been told of has ended.
     PagingEnded,
     /// The first use that has not been told of has ended.

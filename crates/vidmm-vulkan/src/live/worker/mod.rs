@@ -1,8 +1,10 @@
 //! The worker: the thread that owns the manager, the driver and the memory.
 
+mod allocations;
 mod calls;
 mod ends;
 mod limit;
+mod room;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use vidmm::contract::Packet;
+use vidmm::policy::PolicyChoice;
 use vidmm::{AllocationId, ContextId, DeviceId, Nanoseconds, Output, PAGE_SIZE, VidMm};
 use vidmm_runtime::HookedHost;
 use vidmm_soft::{CostModel, PAGING_ENGINE, SoftKmd};
@@ -26,6 +29,7 @@ use crate::sparse::SparseResource;
 use super::client::Status;
 use super::command::{Command, Trim, Turn};
 use super::error::Error;
+use super::names::Names;
 use super::objects::{AllocationRecord, Objects};
 use super::options::{Checked, manager_options};
 use super::paging::Paging;
@@ -74,6 +78,8 @@ pub(super) struct Worker {
     /// Resources and memory that are gone, and when nothing uses them any more.
     graveyard: VecDeque<(Mark, Retired)>,
     limit: LocalLimit,
+    policy: PolicyChoice,
+    names: Arc<Names>,
     staging: Staging,
     /// The last points of semaphores whose devices are gone.
     free_points: Vec<Point>,
@@ -87,13 +93,14 @@ pub(super) struct Worker {
 /// The body of the worker's thread: says whether the adapter has started, and works until nobody uses it.
 pub(super) fn run(
     device: Arc<VulkanDevice>,
+    names: Arc<Names>,
     options: Checked,
     commands: Receiver<Command>,
     to_self: Sender<Command>,
     status: &Status,
     started: &Sender<Result<(), Error>>,
 ) {
-    let mut worker = match Worker::new(device, options, commands, to_self) {
+    let mut worker = match Worker::new(device, names, options, commands, to_self) {
         Ok(worker) => worker,
         Err(error) => {
             let _ = started.send(Err(error));
@@ -116,6 +123,7 @@ pub(super) fn run(
 impl Worker {
     fn new(
         device: Arc<VulkanDevice>,
+        names: Arc<Names>,
         options: Checked,
         commands: Receiver<Command>,
         to_self: Sender<Command>,
@@ -124,7 +132,7 @@ impl Worker {
         let memory = VulkanMemory::new(device.clone(), &config, options.rules(), Chunks::Reserved)?;
         let Parts { mut kmd, gpu, mut host, memory, .. } =
             Parts::new(memory, &config, CostModel::default(), Some(options.system()));
-        let vidmm = VidMm::start_adapter(manager_options(), &mut kmd, &mut host)?;
+        let vidmm = VidMm::start_adapter(manager_options(options.policy()), &mut kmd, &mut host)?;
         let now = Instant::now();
         Ok(Self {
             commands,
@@ -142,6 +150,8 @@ impl Worker {
             objects: Objects::default(),
             graveyard: VecDeque::new(),
             limit: LocalLimit::new(config.local_memory_bytes, now),
+            policy: options.policy(),
+            names,
             staging: Staging::new(device.clone()),
             free_points: Vec::new(),
             device,
