@@ -6,7 +6,7 @@ use std::time::Instant;
 use ash::vk;
 use vidmm::policy::PolicyChoice;
 use vidmm::{AllocationResidencyStatus, EvictFlags, MakeResidentFlags, OfferPriority, TrimFlags};
-use vidmm_vulkan::{Buffer, Error, Options, Submission, Validation};
+use vidmm_vulkan::{Buffer, Error, Options, Point, Submission, Validation};
 
 use crate::{LONG, MIB, World, alone, open, options, words};
 
@@ -14,6 +14,12 @@ impl World {
     /// A frame that runs the kernel on buffers, each with the seed that it expects and the one that it writes. One without the latter is
     /// only read.
     pub fn run_frame(&mut self, uses: &[(&Buffer, Option<u32>, Option<u32>)]) {
+        let frame = self.begin_frame(uses);
+        self.end_frame(frame);
+    }
+
+    /// The same, without waiting for the end.
+    pub fn begin_frame(&mut self, uses: &[(&Buffer, Option<u32>, Option<u32>)]) -> (Point, vk::CommandBuffer) {
         let steps: Vec<_> = uses.iter().map(|&(buffer, expected, next)| self.step(buffer, expected, next)).collect();
         let commands = self.kernel().record(&steps).expect("it is recorded");
         let frame = uses.iter().fold(self.device.frame(), |frame, &(buffer, _, next)| match next {
@@ -23,6 +29,11 @@ impl World {
         let work = Submission { commands: vec![commands], ..Submission::default() };
         // SAFETY: the commands use what is named here, and are kept until the point is reached.
         let point = unsafe { frame.submit(work) }.expect("it fits");
+        (point, commands)
+    }
+
+    /// Waits for a frame.
+    pub fn end_frame(&mut self, (point, commands): (Point, vk::CommandBuffer)) {
         self.wait(point);
         self.kernel().recycle(commands);
     }

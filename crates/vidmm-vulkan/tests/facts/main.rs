@@ -17,6 +17,7 @@ mod moving;
 mod refusals;
 mod system_memory;
 mod turns;
+mod vacating;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

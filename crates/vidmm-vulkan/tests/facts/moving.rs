@@ -229,7 +229,7 @@ fn fill_80_mib(world: &mut World) -> Vec<Buffer> {
     buffers
 }
 
-fn local_memory(world: &World) -> LocalMemory {
+pub fn local_memory(world: &World) -> LocalMemory {
     world.adapter.local_memory().expect("the adapter answers")
 }
 

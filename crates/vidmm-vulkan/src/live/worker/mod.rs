@@ -5,6 +5,7 @@ mod calls;
 mod ends;
 mod limit;
 mod room;
+mod vacating;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use super::staging::Staging;
 use super::turns::{After, Begun, End, Turns};
 use super::watcher::Watcher;
 use limit::{GLANCE, LocalLimit};
+use vacating::Vacating;
 
 /// How long the worker waits for the queue, and for the last uses when it is to end.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -78,6 +80,7 @@ pub(super) struct Worker {
     /// Resources and memory that are gone, and when nothing uses them any more.
     graveyard: VecDeque<(Mark, Retired)>,
     limit: LocalLimit,
+    vacating: Vacating,
     policy: PolicyChoice,
     names: Arc<Names>,
     staging: Staging,
@@ -150,6 +153,7 @@ impl Worker {
             objects: Objects::default(),
             graveyard: VecDeque::new(),
             limit: LocalLimit::new(config.local_memory_bytes, now),
+            vacating: Vacating::default(),
             policy: options.policy(),
             names,
             staging: Staging::new(device.clone()),
@@ -169,7 +173,7 @@ impl Worker {
         loop {
             self.glance_at_others();
             self.pump()?;
-            self.give_memory_back();
+            self.give_memory_back()?;
             if self.is_over() {
                 return Ok(());
             }

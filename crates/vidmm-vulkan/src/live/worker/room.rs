@@ -157,6 +157,7 @@ impl Worker {
         if let (Some(frames), Some(number)) = (frames, number) {
             frames.begun(number);
         }
+        self.vacate()?;
         Ok(Ok(()))
     }
 
