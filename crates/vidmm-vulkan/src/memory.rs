@@ -126,8 +126,8 @@ impl VulkanMemory {
         self.segments.get(&segment).map_or(0, Segment::allocated_bytes)
     }
 
-    /// Takes the blocks of a segment in which nothing is: while no paging is under way, all that is there is mapped. What was evicted and
-    /// is still bound there is unbound. A later use of their pages makes others.
+    /// Takes the blocks of a segment in which nothing is: while no paging is under way, all that is there is mapped. Addresses of evicted
+    /// allocations are unbound from these blocks. A later use of the pages makes new blocks.
     pub(crate) fn take_unused(&mut self, segment: SegmentId) -> Result<Vec<Block>, VulkanError> {
         let in_use: BTreeSet<u64> = self.spaces.values().flat_map(|space| space.blocks_of(segment)).collect();
         let mut leftovers = Vec::new();

@@ -120,7 +120,7 @@ impl Space {
         runs.flat_map(|run| self.cut(&run)).collect()
     }
 
-    /// Forgets the bindings of what is not mapped to blocks of a segment, other than those `in_use`. Returns what is to be unbound.
+    /// Forgets the bindings of unmapped addresses to blocks of a segment, except blocks `in_use`. Returns the runs to unbind.
     pub(crate) fn unbind_leftovers(&mut self, segment: SegmentId, in_use: &BTreeSet<u64>) -> Vec<Run> {
         let runs = self.bound.runs().filter(|(_, target)| target.segment == segment);
         let runs = runs.flat_map(|(pages, target)| self.cut(&Run { pages, target: Some(target) }));

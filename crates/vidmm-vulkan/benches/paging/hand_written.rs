@@ -8,7 +8,7 @@ use crate::cyclic::{BUFFERS, Frame, NAMES, SIZE, SLOTS, TOUCHED};
 /// Frames in flight.
 const DEPTH: usize = 2;
 
-/// One buffer with a slot for each resident block of data, and one in system memory with all blocks.
+/// A buffer with a slot for each resident block of data, and a buffer in system memory with all blocks.
 pub struct HandWritten<'a> {
     adapter: &'a Adapter,
     local: (vk::Buffer, vk::DeviceMemory),
@@ -57,7 +57,7 @@ impl<'a> HandWritten<'a> {
         Ok(Self { adapter, local, system, slots: [(None, 0); SLOTS], pool, in_flight, frames: 0, bytes_moved: 0 })
     }
 
-    /// The slot of each block that the frame uses, and the copies out and in before it.
+    /// The slots of a frame's blocks, and the copies out and in before the frame.
     fn bring_in(&mut self, blocks: Frame) -> ([usize; NAMES], Vec<vk::BufferCopy>, Vec<vk::BufferCopy>) {
         let (mut outs, mut ins) = (Vec::new(), Vec::new());
         let copy = |from: usize, to: usize| vk::BufferCopy {
@@ -95,8 +95,8 @@ impl<'a> HandWritten<'a> {
         let access = vk::AccessFlags::TRANSFER_READ | vk::AccessFlags::TRANSFER_WRITE;
         let after = [vk::MemoryBarrier::default().src_access_mask(access).dst_access_mask(access)];
         let begin = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
-        // SAFETY: the commands stay within the buffers, which live as long as the value; the last submission of these commands has ended
-        // when its fence is signaled.
+        // SAFETY: the commands stay within the buffers of the value. The last submission of the commands has ended when the fence is
+        // signaled.
         let submitted = unsafe {
             device.wait_for_fences(&[fence], true, u64::MAX).expect("it ends");
             device.reset_fences(&[fence]).expect("nobody waits for it");

@@ -55,13 +55,13 @@ impl Allocation {
         self.id
     }
 
-    /// The same with the application's name.
+    /// The manager's name with the application's.
     pub fn named(&self) -> NamedAllocation {
         self.device.client().names.of(self.id)
     }
 
-    /// Gives it a name, in place of an earlier one: errors and statistics tell it, and so do messages of validation and tools for
-    /// debugging, if the instance of the Vulkan device has VK_EXT_debug_utils.
+    /// Gives the allocation a name, in place of an earlier name. Errors and statistics have the name. Messages of validation and tools
+    /// for debugging have the name too, if the instance of the Vulkan device has VK_EXT_debug_utils.
     ///
     /// # Errors
     ///
@@ -76,10 +76,10 @@ impl Allocation {
         client.send(Command::Name { allocation: self.id, name })
     }
 
-    /// Lets it go: it is on no list any more, neither of frames nor of the application, and leaves local memory after its last use. Its
-    /// content and its handles stay. The next use brings it back: a frame does by itself.
+    /// Takes the allocation off the lists of frames and of the application. After the last use the allocation leaves local memory.
+    /// Content and handles stay. A later frame or MakeResident brings the allocation back.
     ///
-    /// What is [offered](super::Device::offer) leaves when memory is wanted.
+    /// An [offered](super::Device::offer) allocation leaves when memory is wanted.
     ///
     /// # Errors
     ///

@@ -55,19 +55,19 @@ pub struct LocalMemory {
 /// A buffer or an image that exists.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AllocationStatistics {
-    /// Its names.
+    /// The names.
     pub allocation: NamedAllocation,
     /// The device.
     pub device: DeviceId,
-    /// Its bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// Where it is by what was decided so far, or is on its way to.
+    /// The memory, by the decisions so far.
     pub residency: AllocationResidencyStatus,
-    /// How often it is on the device's own list.
+    /// The count on the device's own list.
     pub listed: u64,
-    /// It is [offered](super::Device::offer).
+    /// The content is [offered](super::Device::offer).
     pub is_offered: bool,
-    /// Frames hold it.
+    /// Frames have the allocation on the device's list.
     pub is_held_by_frames: bool,
 }
 
@@ -221,10 +221,10 @@ pub(super) enum Command {
         allocation: AllocationId,
         name: Arc<str>,
     },
-    /// It leaves all lists and local memory.
+    /// The allocation leaves all lists and local memory.
     Release {
         allocation: AllocationId,
-        /// How often it is on the application's own list.
+        /// The count on the application's own list.
         listed: u32,
     },
     /// The first paging submission that has not been told of has ended.

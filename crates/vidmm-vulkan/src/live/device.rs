@@ -123,8 +123,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::NoRoom`] if the list has no room for them, though frames have given up what they hold: evict as many bytes as it says, and
-    /// try again (RES-11). The list is then as it was.
+    /// [`Error::NoRoom`] if the list has no room, although frames have given up their allocations: evict the bytes of the refusal, and try
+    /// again (RES-11). The list is then unchanged.
     #[doc(alias = "D3DKMTMakeResident")]
     pub fn make_resident(
         &self,
@@ -188,8 +188,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If one is not offered. [`Error::NoRoom`] if those on the list have no room, though frames have given up what they hold. None is then
-    /// reclaimed.
+    /// If an allocation is not offered. [`Error::NoRoom`] if the list has no room, although frames have given up their allocations. No
+    /// allocation is then reclaimed.
     #[doc(alias = "D3DKMTReclaimAllocations2")]
     pub fn reclaim(&self, allocations: &[impl AsRef<Allocation>]) -> Result<(Vec<ReclaimResult>, Point), Error> {
         let names = self.names(allocations)?;

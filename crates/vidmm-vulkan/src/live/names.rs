@@ -1,4 +1,4 @@
-//! The names that an application gives its allocations.
+//! The names of allocations by the application.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vidmm::AllocationId;
 
-/// An allocation, as errors and statistics tell it: by the manager's name, and by the application's, if
-/// [it has one](super::Allocation::set_name).
+/// An allocation in errors and statistics: the manager's name, and the application's name of
+/// [`set_name`](super::Allocation::set_name).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NamedAllocation {
     /// The manager's name.
@@ -31,7 +31,7 @@ impl From<AllocationId> for NamedAllocation {
     }
 }
 
-/// The application's names, which its own side and the worker look at.
+/// The application's names, for handles and for the worker.
 #[derive(Default)]
 pub(super) struct Names(Mutex<BTreeMap<AllocationId, Arc<str>>>);
 

@@ -1,4 +1,4 @@
-//! A refusal for want of room, by what its caller can change.
+//! A refusal for want of room, with the remedies of the caller.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use vidmm::{Bytes, DeviceId, NoMemoryReason};
 
 use super::names::NamedAllocation;
 
-/// The call that has no room.
+/// The refused call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NeedsRoom {
-    /// A frame of the device: the number counts the frames that were submitted or begun on the device, refused frames too, from 1.
+    /// A frame. The number counts the device's frames from 1, refused frames too.
     Frame {
         /// The device.
         device: DeviceId,
@@ -32,25 +32,25 @@ impl fmt::Display for NeedsRoom {
     }
 }
 
-/// There is no room for what a call names, though frames have given up all that they do not need now.
+/// No room for the allocations of a call, although frames have given up all allocations without a need for now.
 #[doc(alias = "STATUS_NO_MEMORY")]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NoRoom {
     /// The call.
     pub call: NeedsRoom,
-    /// The allocations that it names, each once.
+    /// The number of named allocations.
     pub allocations: usize,
-    /// Their bytes.
+    /// The sum of the sizes in bytes.
     pub bytes: u64,
-    /// The largest of them, and its bytes.
+    /// The largest named allocation, and the size.
     pub largest: (NamedAllocation, u64),
-    /// Why there is none.
+    /// The reason.
     pub reason: NoMemoryReason,
-    /// The bytes to [evict](super::Device::evict) of the device's own list before the call is made again; 0 where that is not enough.
+    /// The bytes to [evict](super::Device::evict) of the device's own list before a second try; 0 where no eviction is enough.
     pub num_bytes_to_trim: u64,
-    /// The bytes on the device's own list that the call does not name.
+    /// The bytes of further allocations on the device's own list.
     pub listed_bytes: u64,
-    /// The largest allocation there, and its bytes.
+    /// The largest further allocation on the list, and the size.
     pub largest_listed: Option<(NamedAllocation, u64)>,
 }
 

@@ -19,8 +19,8 @@ pub struct Options {
     pub system_bytes: Option<u64>,
     /// The moment at which buffers that are evicted lose their memory.
     pub unbinding: Unbinding,
-    /// The order in which frames give up what they hold, and in which memory is taken from what no list names (D24): least recently
-    /// used first, or another policy of the core, or a kind of your own.
+    /// The order of eviction, by frames and by the manager (D24): least recently used first, a different policy of the core, or a kind of
+    /// your own.
     pub policy: PolicyChoice,
 }
 

@@ -337,7 +337,7 @@ fn a_released_buffer_stays_as_long_as_it_is_in_use() {
 }
 
 #[test]
-fn what_exists_is_told_by_name() {
+fn existing_allocations_are_told_by_name() {
     let Some(mut world) = World::new(8 * MIB) else { return };
     let [framed, listed, dropped] = [1, 2, 1].map(|mib| world.buffer(mib * MIB));
     framed.set_name("bones").expect("it is a name");

@@ -142,7 +142,7 @@ fn an_adapter_without_options_takes_a_part_of_what_there_is() {
 }
 
 #[test]
-fn a_refusal_names_what_has_no_room_and_what_its_caller_can_do() {
+fn a_refusal_names_the_largest_allocations_and_the_remedies() {
     let Some(world) = World::new(8 * MIB) else { return };
     let [listed, small, large] = [3, 2, 4].map(|mib| world.buffer(mib * MIB));
     listed.set_name("terrain").expect("it is a name");
@@ -164,7 +164,7 @@ fn a_refusal_names_what_has_no_room_and_what_its_caller_can_do() {
     }
     assert!(refusal.num_bytes_to_trim > 0 && refusal.num_bytes_to_trim <= 3 * MIB, "{text}");
     world.evict(&[&listed]);
-    drop(world.device.frame().insert(&large).insert_read(&small).begin_use().expect("what it says is enough"));
+    drop(world.device.frame().insert(&large).insert_read(&small).begin_use().expect("the named bytes are enough"));
     let all = world.device.frame().insert(&listed).insert(&large).insert(&small).begin_use().map(drop);
     let text = all.expect_err("nine are more than eight").to_string();
     assert!(text.ends_with("submit the frame in parts"), "nothing is left to evict: {text}");
@@ -177,7 +177,7 @@ fn a_refusal_names_what_has_no_room_and_what_its_caller_can_do() {
 }
 
 #[test]
-fn what_is_offered_is_refused_by_its_name() {
+fn an_offered_allocation_is_refused_by_name() {
     let Some(world) = World::new(4 * MIB) else { return };
     let buffer = world.buffer(MIB);
     buffer.set_name("history").expect("it is a name");

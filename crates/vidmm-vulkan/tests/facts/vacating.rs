@@ -48,7 +48,7 @@ fn scattered_local_memory_is_given_back_within_60_frames() {
     }
 }
 
-/// What lists of the application's own hold stays where it is, and so do the blocks.
+/// Allocations on a list of the application's own stay, and the blocks with them.
 #[test]
 fn blocks_of_a_list_of_the_application_stay() {
     let Some(mut world) = World::new(160 * MIB) else { return };

@@ -188,8 +188,8 @@ impl Model {
         order
     }
 
-    /// The listed that may go, in the order in which they go. A policy has chosen some by itself: they come first, the largest last, so
-    /// that one victim too many is found.
+    /// The listed allocations that may go, in order. The choice of a policy comes first, the largest victim last: one victim too many is
+    /// found.
     fn victims(&self, flags: EvictFlags) -> Vec<usize> {
         let mut order = self.oldest_first();
         if self.policy != PolicyChoice::LRU {
@@ -208,7 +208,7 @@ impl Model {
         order
     }
 
-    /// Takes allocations off the list until so many pages are; returns how many were.
+    /// Takes allocations off the list up to a number of pages; returns the number of pages.
     fn evict_victims(&mut self, pages: u64, flags: EvictFlags) -> u64 {
         let mut evicted = 0;
         for index in self.victims(flags) {

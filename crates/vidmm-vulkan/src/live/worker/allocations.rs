@@ -1,4 +1,4 @@
-//! Single allocations: they are let go, named and told of.
+//! Calls about single allocations: release, names, statistics.
 
 use vidmm::{AllocationId, AllocationResidencyStatus, EvictError, EvictFlags, MakeResidentFlags};
 
@@ -9,12 +9,12 @@ use super::Worker;
 use crate::sparse::Handle;
 
 impl Worker {
-    /// Takes an allocation off all lists, `listed` times off that of the application, and lets it leave local memory after its last use.
+    /// Takes an allocation off all lists, `listed` times off the application's list. The allocation leaves local memory after the last use.
     pub(super) fn release(&mut self, allocation: AllocationId, listed: u32) -> Result<(), Error> {
         let Some(record) = self.objects.allocations.get_mut(&allocation) else { return Ok(()) };
         record.listed -= u64::from(listed);
         let (device, frees) = (record.device, EvictFlags::empty());
-        // The worker alone evicts what frames have brought in, and the application's own list was looked at before.
+        // The worker alone evicts for frames, and the application's own list was checked before.
         let lost = |error: EvictError| Error::Lost(error.to_string());
         let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(()) };
         let queue = record.queue;
@@ -26,8 +26,8 @@ impl Worker {
         if listed > 0 {
             self.vidmm.evict(device, &vec![allocation; listed as usize], frees).map_err(lost)?;
         }
-        // What was to stay until memory is wanted joins the list for a moment, to leave it at once. It needs no room there: where it is
-        // refused, memory is wanted.
+        // A former EVICT_ONLY_IF_NECESSARY would let the allocation stay. The last Evict decides (RES-21), so the allocation joins the list for
+        // a moment. A refusal does no harm: memory is wanted then.
         let is_there =
             self.vidmm.query_allocation_residency(allocation) == Ok(AllocationResidencyStatus::ResidentInGpuMemory);
         if !is_listed && is_there {
@@ -39,7 +39,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives the Vulkan object of an allocation a name.
+    /// Names the Vulkan object of an allocation.
     pub(super) fn name(&self, allocation: AllocationId, name: &str) {
         let Some(&AllocationRecord { process, first, .. }) = self.objects.allocations.get(&allocation) else { return };
         let mut memory = self.paging.memory().borrow_mut();
@@ -50,7 +50,7 @@ impl Worker {
         }
     }
 
-    /// What there is to tell of all allocations.
+    /// The statistics of all allocations.
     pub(super) fn allocation_statistics(&self) -> Result<Vec<AllocationStatistics>, Error> {
         let tell = |(&id, record): (&AllocationId, &AllocationRecord)| {
             let residency = self.vidmm.query_allocation_residency(id);
@@ -65,7 +65,7 @@ impl Worker {
                 is_held_by_frames: frames.is_some_and(|frames| frames.has(id)),
             })
         };
-        // What is dropped may still be in use, and has no handle any more.
+        // A dropped allocation may still be in use, without a handle.
         let live = self.objects.allocations.iter().filter(|(_, record)| !record.is_dropped);
         live.map(tell).collect()
     }

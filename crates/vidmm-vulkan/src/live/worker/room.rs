@@ -1,4 +1,4 @@
-//! Calls that need room: frames give up what they hold, and a refusal says what its caller can change.
+//! Calls that need room: frames give up allocations, and a refusal tells the caller's remedies.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -62,8 +62,8 @@ impl Worker {
         }))
     }
 
-    /// Frames of a device give up what a refusal of a call of the device misses, used longest ago first; and then, where the refusal is for
-    /// the budget of its process, those of the process's other devices. Returns whether any has.
+    /// Frames of a device give up the bytes that a refusal misses, by the policy. Where the refusal is for the budget of the process,
+    /// frames of the process's other devices follow. Returns whether any frame gave up an allocation.
     fn make_room(&mut self, device: DeviceId, reason: NoMemoryReason, shortages: &[Shortage]) -> Result<bool, Error> {
         let Self { objects, vidmm, .. } = self;
         let process = objects.devices.get(&device).map(|record| record.process);
@@ -96,7 +96,7 @@ impl Worker {
         let answer = loop {
             let answer = self.vidmm.reclaim_allocations(&mut self.host, queue, allocations);
             match &answer {
-                // The list is refused alone: what other devices hold is no reason.
+                // Other devices are no reason: the list would not fit alone.
                 Err(ReclaimError::NoMemory { shortages, .. })
                     if self.make_room(device, NoMemoryReason::DoesNotFit, shortages)? => {}
                 _ => break answer,
@@ -141,7 +141,7 @@ impl Worker {
         }
         while let Err(error) = self.bring_in(device, allocations) {
             match error {
-                // Its own frames have given up all by then.
+                // The device's own frames have given up all by then.
                 Error::MakeResident(MakeResidentError::NoMemory { reason, ref shortages, .. })
                     if self.make_room(device, reason, shortages)? => {}
                 Error::MakeResident(MakeResidentError::NoMemory { reason, num_bytes_to_trim, .. }) => {
@@ -161,7 +161,7 @@ impl Worker {
         Ok(Ok(()))
     }
 
-    /// The refusal of a call, when frames have given up all that they can.
+    /// The refusal of a call, after frames have given up all they can.
     fn no_room(
         &self,
         device: DeviceId,

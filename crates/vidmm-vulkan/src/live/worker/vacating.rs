@@ -1,5 +1,5 @@
-//! Blocks of local memory are vacated, so that the device has them back: what frames hold in the emptiest block leaves, a part with each
-//! frame. It comes back with its next use, to a hole in another block.
+//! Blocks of local memory are vacated and given back to the device. With each frame some allocations of the emptiest block leave. The next
+//! use brings an allocation back, to a hole in a different block.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,35 +14,35 @@ use crate::segment::PAGES_PER_BLOCK;
 
 const BLOCK: u64 = PAGES_PER_BLOCK * PAGE_SIZE;
 
-/// The most that leaves for one frame, and the longest that the worker is at it.
+/// The most bytes for one frame, and the longest time of the worker.
 const BYTES_MOST: u64 = 16 << 20;
 const TIME_MOST: Duration = Duration::from_millis(1);
 
-/// A look at all blocks is followed by a rest of so many times its own time.
+/// The time between two looks at all blocks, in times of a look.
 const REST: u32 = 16;
 
 /// The progress towards a limit.
 #[derive(Default)]
 pub(super) struct Vacating {
-    /// The least that was allocated under this limit.
+    /// The least allocated bytes under this limit.
     allocated: Option<u64>,
-    /// The bytes that have left since then.
+    /// The bytes that have left since.
     vacated: u64,
-    /// Until then blocks are not looked at: with many allocations a look takes time.
+    /// The earliest time of the next look: with many allocations a look takes time.
     rests_until: Option<Instant>,
 }
 
-/// A block, by what lies in it and is not on its way out.
+/// A block with allocations that stay.
 #[derive(Default)]
 struct Occupied {
     bytes: u64,
     allocations: Vec<AllocationId>,
-    /// A list of the application's own has a part of it, or what is offered lies there.
+    /// A list of the application's own has an allocation in the block, or an allocation is offered.
     is_held: bool,
 }
 
 impl Worker {
-    /// Vacates a part of a block, if more than one block is allocated above the limit, and the rest can take what is in it.
+    /// Vacates a part of a block, if more than one block is allocated above the limit, and further blocks have the room.
     pub(super) fn vacate(&mut self) -> Result<(), Error> {
         let started = Instant::now();
         let allocated = self.local_memory().allocated;
@@ -57,7 +57,7 @@ impl Worker {
         if vacating.allocated.is_none_or(|least| allocated < least) {
             (vacating.allocated, vacating.vacated) = (Some(allocated), 0);
         }
-        // Where all has moved and no block was given back, the holes do not fit what moves.
+        // All bytes have moved without a block given back: the holes are too small.
         if used + BLOCK > allocated || vacating.vacated > used {
             return Ok(());
         }
@@ -72,11 +72,11 @@ impl Worker {
             left -= bytes;
         }
         self.vacating.vacated += BYTES_MOST - left;
-        // Their ways out are decided before the next frame asks for them.
+        // The core decides the evictions before the next frame asks for the allocations.
         if left < BYTES_MOST { self.pump() } else { Ok(()) }
     }
 
-    /// The blocks of local memory in which something is to stay.
+    /// The blocks of local memory with allocations that stay.
     fn occupied_blocks(&self) -> BTreeMap<u64, Occupied> {
         let mut memory = self.paging.memory().borrow_mut();
         let mut blocks: BTreeMap<u64, Occupied> = BTreeMap::new();
