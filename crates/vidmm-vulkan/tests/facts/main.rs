@@ -14,6 +14,7 @@ mod endings;
 mod frames;
 mod images;
 mod moving;
+mod random;
 mod refusals;
 mod system_memory;
 mod turns;

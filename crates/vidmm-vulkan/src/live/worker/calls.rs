@@ -80,7 +80,10 @@ impl Worker {
                 let reclaimed = self.reclaim(device, &allocations, ready)?;
                 let _ = reply.send(reclaimed);
             }
-            Command::Begin { device, turn } => drop(self.queue_use(device, turn)?),
+            Command::Begin { device, turn } => {
+                self.queue_use(device, turn)?;
+                self.vacate()?;
+            }
             Command::BeginFrame { device, allocations, turn, reply } => {
                 let begun = self.begin_frame(device, &allocations, turn)?;
                 let _ = reply.send(begun);

@@ -1,10 +1,10 @@
-//! Blocks of local memory are vacated and given back to the device. With each frame some allocations of the emptiest block leave. The next
-//! use brings an allocation back, to a hole in a different block.
+//! Blocks of local memory are vacated and given back to the device. With each use some allocations of the emptiest block leave, and come
+//! back to holes in different blocks: allocations of frames with their next use, allocations on a list of the application's own at once.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use vidmm::{AllocationId, AllocationResidencyStatus, PAGE_SIZE};
+use vidmm::{AllocationId, AllocationResidencyStatus, EvictFlags, MakeResidentFlags, PAGE_SIZE};
 use vidmm_soft::LOCAL_SEGMENT;
 
 use super::super::error::Error;
@@ -14,7 +14,7 @@ use crate::segment::PAGES_PER_BLOCK;
 
 const BLOCK: u64 = PAGES_PER_BLOCK * PAGE_SIZE;
 
-/// The most bytes for one frame, and the longest time of the worker.
+/// The most bytes for one use, and the longest time of the worker.
 const BYTES_MOST: u64 = 16 << 20;
 const TIME_MOST: Duration = Duration::from_millis(1);
 
@@ -37,17 +37,19 @@ pub(super) struct Vacating {
 struct Occupied {
     bytes: u64,
     allocations: Vec<AllocationId>,
-    /// A list of the application's own has an allocation in the block, or an allocation is offered.
-    is_held: bool,
+    /// An allocation is offered, and leaves when memory is wanted.
+    has_offers: bool,
 }
 
 impl Worker {
     /// Vacates a part of a block, if more than one block is allocated above the limit, and further blocks have the room.
     pub(super) fn vacate(&mut self) -> Result<(), Error> {
-        let started = Instant::now();
         let allocated = self.local_memory().allocated;
-        let rests = self.vacating.rests_until.is_some_and(|until| started < until);
-        if rests || self.limit.told().is_none_or(|limit| allocated <= limit + BLOCK) {
+        if self.limit.told().is_none_or(|limit| allocated <= limit + BLOCK) {
+            return Ok(());
+        }
+        let started = Instant::now();
+        if self.vacating.rests_until.is_some_and(|until| started < until) {
             return Ok(());
         }
         let blocks = self.occupied_blocks();
@@ -61,19 +63,38 @@ impl Worker {
         if used + BLOCK > allocated || vacating.vacated > used {
             return Ok(());
         }
-        let emptiest = blocks.into_values().filter(|block| !block.is_held).min_by_key(|block| block.bytes);
-        let (started, mut left) = (Instant::now(), BYTES_MOST);
+        let emptiest = blocks.into_values().filter(|block| !block.has_offers).min_by_key(|block| block.bytes);
+        let (started, mut left, mut listed) = (Instant::now(), BYTES_MOST, Vec::new());
         for allocation in emptiest.map_or_else(Vec::new, |block| block.allocations) {
-            let bytes = self.objects.allocations.get(&allocation).map_or(0, |record| record.bytes);
+            let Some(record) = self.objects.allocations.get(&allocation) else { continue };
+            let (device, bytes) = (record.device, record.bytes);
             if bytes > left || started.elapsed() >= TIME_MOST {
                 break;
             }
-            self.release(allocation, 0)?;
+            let counts = vec![allocation; record.listed as usize];
+            if !counts.is_empty() {
+                // The application's own list has the allocation so often.
+                let evicted = self.vidmm.evict(device, &counts, EvictFlags::empty());
+                evicted.map_err(|error| Error::Lost(error.to_string()))?;
+                listed.push((device, counts));
+            } else {
+                self.release(allocation, 0)?;
+            }
             left -= bytes;
         }
         self.vacating.vacated += BYTES_MOST - left;
         // The core decides the evictions before the next frame asks for the allocations.
-        if left < BYTES_MOST { self.pump() } else { Ok(()) }
+        if left < BYTES_MOST {
+            self.pump()?;
+        }
+        // Uses begun later wait for the way back, as for each MakeResident.
+        for (device, counts) in listed {
+            let Some(queue) = self.objects.devices.get(&device).map(|record| record.queue) else { continue };
+            // The list fitted before, and is no longer.
+            let back = self.vidmm.make_resident(queue, &counts, MakeResidentFlags::CANT_TRIM_FURTHER);
+            back.map(drop).map_err(|error| Error::Lost(error.to_string()))?;
+        }
+        Ok(())
     }
 
     /// The blocks of local memory with allocations that stay.
@@ -85,12 +106,12 @@ impl Worker {
             if residency != Ok(AllocationResidencyStatus::ResidentInGpuMemory) {
                 continue;
             }
-            let &AllocationRecord { process, first, bytes, listed, is_offered, .. } = record;
+            let &AllocationRecord { process, first, bytes, is_offered, .. } = record;
             for part in memory.space(process).parts(first..first + bytes / PAGE_SIZE) {
                 let Some(target) = part.target.filter(|target| target.segment == LOCAL_SEGMENT) else { continue };
                 let block = blocks.entry(target.page / PAGES_PER_BLOCK).or_default();
                 block.bytes += (part.pages.end - part.pages.start) * PAGE_SIZE;
-                block.is_held |= listed > 0 || is_offered;
+                block.has_offers |= is_offered;
                 if block.allocations.last() != Some(&allocation) {
                     block.allocations.push(allocation);
                 }
