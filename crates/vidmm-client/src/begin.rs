@@ -72,6 +72,9 @@ impl ResidencyManager {
         self.missing = missing;
         self.uses.is_open = brought_in.is_ok();
         brought_in?;
+        if let Some(chosen) = &mut self.chosen {
+            chosen.begun();
+        }
         for managed in set.written() {
             self.table.states_mut()[managed.index()] |= State::WRITTEN;
         }
@@ -105,7 +108,15 @@ impl ResidencyManager {
                 false => missing.push(managed),
             }
         }
-        missing.iter().try_for_each(|&managed| self.table.get(managed).map(drop).map_err(Into::into))
+        missing
+            .iter()
+            .try_for_each(|&managed| self.table.get(managed).map(drop).map_err(BeginSubmissionError::from))?;
+        if let Some(chosen) = &mut self.chosen {
+            let table = &self.table;
+            let members = set.members().iter().map(|managed| managed.index() as u32);
+            chosen.used(members.map(|index| (index, table.at(index).allocation, table.at(index).size)));
+        }
+        Ok(())
     }
 
     fn bring_in(&mut self, vidmm: &mut VidMm, missing: &[Managed], number: UseNo) -> Result<(), BeginSubmissionError> {
@@ -157,6 +168,9 @@ impl ResidencyManager {
             self.table.states_mut()[managed.index()] = State::LISTED;
             let account = vidmm.query_account(allocation).expect("it was just made resident");
             self.order.join(managed.index() as u32, number, account);
+            if let Some(chosen) = &mut self.chosen {
+                chosen.join(managed.index() as u32, account);
+            }
             self.listed_bytes += self.table.at(managed.index() as u32).size;
         }
         Ok(())

@@ -7,7 +7,7 @@
 //! - A [`ResidencySet`] collects the allocations of a submission, with a mark for writes. A second insert costs a look at a
 //!   stamp.
 //! - A [`ResidencyManager`] makes a set resident before the submission. Without room, the manager evicts the least recently
-//!   used allocations. A refusal leads to one of two ladders ([`Ladder`], RES-14). The manager answers trim notifications
+//!   used allocations, or the victims of a policy of the core ([`with_policy`](ResidencyManager::with_policy)). A refusal leads to one of two ladders ([`Ladder`], RES-14). The manager answers trim notifications
 //!   (RES-42), and [`trim`](ResidencyManager::trim)s an idle program.
 //! - A [`Renamer`] has as many allocations for one dynamic buffer as the GPU is behind (RES-05).
 //!
@@ -35,6 +35,9 @@
 //! | the search for victims | the same for each allocation that seemed older than the victim, and was used since |
 //! | [`trim_notification`](ResidencyManager::trim_notification), periodic | that, and the same for each allocation that one queue had no longer used when the period began, and another had |
 //! | [`trim`](ResidencyManager::trim) | each allocation that is listed or internal, once |
+//!
+//! With a policy each member of another set costs a call of the policy beside; an eviction and a periodic trim cost the policy's
+//! choice for each victim, and a call for each allocation with a use since the eviction before.
 //!
 //! Nothing is sorted, and the manager looks only at allocations of the short memory, with an exception: when nothing more can
 //! be evicted, the manager asks once for the memory of each listed allocation, since the memory may have changed.
@@ -104,6 +107,7 @@ extern crate alloc;
 mod managed;
 mod set;
 mod order;
+mod chosen;
 mod uses;
 mod manager;
 mod begin;

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{
+    chosen::Chosen,
     managed::{Forgotten, ManageFlags, Managed, State, Table},
     order::EvictionOrder,
     set::Begun,
@@ -10,6 +11,7 @@ use super::{
 };
 use vidmm::{
     AllocationId, DeviceId, EvictError, EvictFlags, MemoryAccount, MonitoredFenceId, PagingQueueId, Shortage, VidMm,
+    policy::PolicyChoice,
 };
 
 /// The step after a refused MakeResident (RES-14).
@@ -39,6 +41,8 @@ pub struct ResidencyManager {
     pub(super) ladder: Ladder,
     pub(super) table: Table,
     pub(super) order: EvictionOrder,
+    /// A policy chooses the victims where room is missing; none is the order.
+    pub(super) chosen: Option<Chosen>,
     pub(super) uses: Uses,
     /// Bytes on the list.
     pub(super) listed_bytes: u64,
@@ -51,14 +55,23 @@ pub struct ResidencyManager {
 }
 
 impl ResidencyManager {
-    /// A manager for `device` that calls MakeResident on `paging_queue`, a queue of the device.
+    /// A manager for `device` that calls MakeResident on `paging_queue`, a queue of the device. Least recently used
+    /// allocations go first.
     pub fn new(device: DeviceId, paging_queue: PagingQueueId, ladder: Ladder) -> Self {
+        Self::with_policy(device, paging_queue, ladder, PolicyChoice::LRU)
+    }
+
+    /// The same with a policy of the core (D24), which chooses the victims where room is missing. The policy hears of each begun
+    /// set as a use of all members, and has an own past: no allocations but the manager's. A periodic trim goes by the last use all
+    /// the same (RES-42).
+    pub fn with_policy(device: DeviceId, paging_queue: PagingQueueId, ladder: Ladder, policy: PolicyChoice) -> Self {
         Self {
             device,
             paging_queue,
             ladder,
             table: Table::default(),
             order: EvictionOrder::default(),
+            chosen: policy.policy().map(Chosen::new),
             uses: Uses::default(),
             listed_bytes: 0,
             departures: 0,
@@ -88,6 +101,9 @@ impl ResidencyManager {
         let was_listed = self.is_listed(managed);
         let record = self.table.remove(managed)?;
         self.uses.forget_allocation(managed.index() as u32);
+        if let Some(chosen) = &mut self.chosen {
+            chosen.gone(managed.index() as u32);
+        }
         if was_listed {
             self.listed_bytes -= record.size;
             self.departures += 1;
@@ -148,7 +164,7 @@ impl ResidencyManager {
         Begun { number: self.uses.last, departures: self.departures }
     }
 
-    /// Evicts the oldest allocations of each memory with a shortage; returns the evicted bytes.
+    /// Evicts the first victims of each memory with a shortage; returns the evicted bytes.
     pub(super) fn evict_missing(
         &mut self,
         vidmm: &mut VidMm,
@@ -159,7 +175,7 @@ impl ResidencyManager {
         self.evict_counted(vidmm, missing, |of, account| *of == account, flags)
     }
 
-    /// Evicts the oldest allocations in accounts of each `missing` memory (by `is_of`), until the missing bytes are reached;
+    /// Evicts the first victims in accounts of each `missing` memory (by `is_of`), until the missing bytes are reached;
     /// returns the evicted bytes.
     pub(super) fn evict_counted<M>(
         &mut self,
@@ -174,7 +190,7 @@ impl ResidencyManager {
         let mut accounts_are_right = false;
         while !missing.is_empty() {
             let is_missing = |account| missing.iter().any(|(of, _)| is_of(of, account));
-            let Some(index) = self.pop_oldest(last, is_missing) else {
+            let Some(index) = self.pop_victim(last, is_missing) else {
                 // The memory in which an allocation counts may have changed since the allocation joined the list.
                 if core::mem::replace(&mut accounts_are_right, true) || !self.correct_accounts(vidmm) {
                     break;
@@ -188,6 +204,9 @@ impl ResidencyManager {
             let Some(position) = position else {
                 let account = account.expect("one that is gone counts as missing");
                 self.order.join(index, self.uses.last_use(index), account);
+                if let Some(chosen) = &mut self.chosen {
+                    chosen.moved(index, account);
+                }
                 continue;
             };
             victims.push(index);
@@ -199,6 +218,14 @@ impl ResidencyManager {
         Ok(evicted)
     }
 
+    /// Takes the next victim out of the order, of those with the last use in `last` or before.
+    fn pop_victim(&mut self, last: UseNo, is_of: impl Fn(MemoryAccount) -> bool) -> Option<u32> {
+        match &mut self.chosen {
+            Some(chosen) => chosen.pop(is_of, |index| self.uses.last_use(index) > last),
+            None => self.pop_oldest(last, is_of),
+        }
+    }
+
     /// Takes the least recently used allocation out of the order, if the last use was `last` or before.
     pub(super) fn pop_oldest(&mut self, last: UseNo, is_of: impl Fn(MemoryAccount) -> bool) -> Option<u32> {
         let Self { table, uses, order, .. } = self;
@@ -206,9 +233,12 @@ impl ResidencyManager {
     }
 
     fn correct_accounts(&mut self, vidmm: &VidMm) -> bool {
-        let Self { table, order, .. } = self;
+        let Self { table, order, chosen, .. } = self;
         let account_of = |index| vidmm.query_account(table.at(index).allocation).ok();
-        order.correct_accounts(account_of)
+        match chosen {
+            Some(chosen) => chosen.correct_accounts(account_of),
+            None => order.correct_accounts(account_of),
+        }
     }
 
     /// Evicts allocations on the list, in a call for allocations with reads alone, and in a second call for the rest. Either
@@ -227,12 +257,20 @@ impl ResidencyManager {
         }
         let allocations: Vec<AllocationId> = victims.iter().map(|&index| self.table.at(index).allocation).collect();
         if let Err(error) = vidmm.evict(self.device, &allocations, flags) {
-            victims.iter().for_each(|&index| self.order.put_back(index, self.uses.last_use(index)));
+            for &index in victims {
+                self.order.put_back(index, self.uses.last_use(index));
+                if let Some(chosen) = &mut self.chosen {
+                    chosen.put_back(index);
+                }
+            }
             return Err(error);
         }
         for &index in victims {
             self.table.states_mut()[index as usize] = State::empty();
             self.listed_bytes -= self.table.at(index).size;
+            if let Some(chosen) = &mut self.chosen {
+                chosen.left(index);
+            }
         }
         self.departures += 1;
         Ok(())

@@ -64,6 +64,18 @@ impl ResidencyManager {
         self.evict_counted(vidmm, vec![((), bytes)], |(), _| true, EvictFlags::empty())
     }
 
+    /// Evicts an allocation, at the earliest opportunity. Does nothing for an allocation outside of the list.
+    ///
+    /// # Errors
+    ///
+    /// If a foreign call evicted the allocation.
+    pub fn release(&mut self, vidmm: &mut VidMm, managed: Managed) -> Result<(), EvictError> {
+        match self.is_listed(managed) {
+            true => self.evict(vidmm, &[managed.index() as u32], EvictFlags::empty()),
+            false => Ok(()),
+        }
+    }
+
     /// Evicts allocations without a use by any queue in the present period. Returns the evicted bytes.
     fn evict_unused(&mut self, vidmm: &mut VidMm) -> Result<u64, EvictError> {
         let (mut victims, mut others, mut evicted) = (Vec::new(), Vec::new(), 0);

@@ -201,6 +201,10 @@ impl VulkanDevice {
         families.push(queue_family);
         families.sort_unstable();
         families.dedup();
+        // The call is there where the instance has VK_EXT_debug_utils.
+        // SAFETY: the device is the instance's.
+        let call = unsafe { instance.get_device_proc_addr(device.handle(), c"vkSetDebugUtilsObjectNameEXT".as_ptr()) };
+        let names = call.is_some().then(|| ext::debug_utils::Device::new(&instance, &device));
         let (timeline, bind_timeline) = (timeline(&device)?, timeline(&device)?);
         Ok(Arc::new(Self {
             raw: device,
@@ -213,7 +217,7 @@ impl VulkanDevice {
             bind_timeline,
             semaphores: Mutex::default(),
             queues: Queues::new(queue, queue),
-            names: None,
+            names,
             owned: None,
         }))
     }

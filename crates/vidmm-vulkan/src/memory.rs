@@ -1,6 +1,6 @@
 //! The memory of a machine on a Vulkan device: its segments, and the address spaces of its processes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -126,11 +126,16 @@ impl VulkanMemory {
         self.segments.get(&segment).map_or(0, Segment::allocated_bytes)
     }
 
-    /// Takes the blocks of a segment in which nothing is: while no paging is under way, all that is there is mapped. A later use of
-    /// their pages makes others.
-    pub(crate) fn take_unused(&mut self, segment: SegmentId) -> Vec<Block> {
-        let in_use = self.spaces.values().flat_map(|space| space.blocks_of(segment)).collect();
-        self.segments.get_mut(&segment).map_or_else(Vec::new, |segment| segment.take_unused(&in_use))
+    /// Takes the blocks of a segment in which nothing is: while no paging is under way, all that is there is mapped. Addresses of evicted
+    /// allocations are unbound from these blocks. A later use of the pages makes new blocks.
+    pub(crate) fn take_unused(&mut self, segment: SegmentId) -> Result<Vec<Block>, VulkanError> {
+        let in_use: BTreeSet<u64> = self.spaces.values().flat_map(|space| space.blocks_of(segment)).collect();
+        let mut leftovers = Vec::new();
+        for (&process, space) in &mut self.spaces {
+            leftovers.extend(space.unbind_leftovers(segment, &in_use).into_iter().map(|run| (process, run)));
+        }
+        self.bind_runs(leftovers)?;
+        Ok(self.segments.get_mut(&segment).map_or_else(Vec::new, |segment| segment.take_unused(&in_use)))
     }
 
     /// Ends a process, whose addresses have been given back.
@@ -173,6 +178,11 @@ impl VulkanMemory {
             changes.extend(changed.into_iter().map(|run| (process, run)));
         }
         drop(memory);
+        self.bind_runs(changes)
+    }
+
+    /// Binds and unbinds runs of addresses.
+    fn bind_runs(&mut self, changes: Vec<(KmdProcessHandle, Run)>) -> Result<(), VulkanError> {
         if changes.is_empty() {
             return Ok(());
         }

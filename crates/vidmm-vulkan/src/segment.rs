@@ -38,7 +38,7 @@ impl Segment {
 
     /// The bytes of its blocks.
     pub(crate) fn allocated_bytes(&self) -> u64 {
-        self.blocks.values().map(Block::bytes).sum()
+        self.blocks.len() as u64 * PAGES_PER_BLOCK * PAGE_SIZE
     }
 
     /// Where `page` is; none if nothing of its block was ever written.

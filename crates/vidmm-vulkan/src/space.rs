@@ -4,7 +4,7 @@
 //! an address space have a sparse buffer each. In lockstep a chunk is 16 MiB, made when something is first mapped in it. In real
 //! time it is what an application has as one buffer or image, and must be there before something is mapped in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use vidmm::contract::{KmdProcessHandle, RootPageTable};
@@ -120,9 +120,18 @@ impl Space {
         runs.flat_map(|run| self.cut(&run)).collect()
     }
 
-    /// The blocks of a segment to which its addresses lead, or are bound.
+    /// Forgets the bindings of unmapped addresses to blocks of a segment, except blocks `in_use`. Returns the runs to unbind.
+    pub(crate) fn unbind_leftovers(&mut self, segment: SegmentId, in_use: &BTreeSet<u64>) -> Vec<Run> {
+        let runs = self.bound.runs().filter(|(_, target)| target.segment == segment);
+        let runs = runs.flat_map(|(pages, target)| self.cut(&Run { pages, target: Some(target) }));
+        let is_leftover = |run: &Run| run.target.is_some_and(|to| !in_use.contains(&(to.page / PAGES_PER_BLOCK)));
+        let leftovers = Vec::from_iter(runs.filter(is_leftover));
+        leftovers.into_iter().flat_map(|run| self.bound.replace(run.pages, &[])).collect()
+    }
+
+    /// The blocks of a segment to which its addresses lead.
     pub(crate) fn blocks_of(&self, segment: SegmentId) -> impl Iterator<Item = u64> {
-        let runs = self.mapped.runs().chain(self.bound.runs()).filter(move |(_, target)| target.segment == segment);
+        let runs = self.mapped.runs().filter(move |(_, target)| target.segment == segment);
         runs.flat_map(|(pages, target)| {
             let last = target.page + (pages.end - pages.start) - 1;
             target.page / PAGES_PER_BLOCK..=last / PAGES_PER_BLOCK

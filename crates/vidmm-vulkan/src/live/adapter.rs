@@ -14,8 +14,9 @@ use crate::instance::Validation;
 use crate::report::DeviceReport;
 
 use super::client::{Client, Status};
-use super::command::{Command, LocalMemory};
+use super::command::{AllocationStatistics, Command, LocalMemory};
 use super::error::Error;
+use super::names::Names;
 use super::options::Options;
 use super::pinned::PinnedMemory;
 use super::process::Process;
@@ -66,16 +67,16 @@ impl Adapter {
 
     fn start(device: Arc<VulkanDevice>, options: Options) -> Result<Self, Error> {
         let options = options.check(device.report())?;
-        let status = Arc::new(Status::default());
+        let (status, names) = (Arc::new(Status::default()), Arc::new(Names::default()));
         let (to, commands) = channel::<Command>();
         let (says, started) = channel();
         let worker = {
-            let (device, status, to) = (device.clone(), status.clone(), to.clone());
-            let work = move || worker::run(device, options, commands, to, &status, &says);
+            let (device, names, status, to) = (device.clone(), names.clone(), status.clone(), to.clone());
+            let work = move || worker::run(device, names, options, commands, to, &status, &says);
             thread::Builder::new().name("vidmm worker".to_owned()).spawn(work)
         };
         let worker = worker.map_err(|error| Error::Lost(format!("no thread: {error}")))?;
-        let client = Client::new(device, status, to, worker);
+        let client = Client::new(device, names, status, to, worker);
         started.recv().unwrap_or_else(|_| Err(client.unanswered()))?;
         Ok(Self(Arc::new(client)))
     }
@@ -194,5 +195,14 @@ impl Adapter {
     /// If the adapter is lost.
     pub fn statistics(&self) -> Result<Statistics, Error> {
         self.0.ask(Command::Statistics)
+    }
+
+    /// The buffers and images that exist: how large each is, where, and for whom, in the order of their creation.
+    ///
+    /// # Errors
+    ///
+    /// If the adapter is lost.
+    pub fn allocations(&self) -> Result<Vec<AllocationStatistics>, Error> {
+        self.0.ask(Command::Allocations)
     }
 }

@@ -8,6 +8,7 @@ use vidmm::{AllocationId, AllocationResidencyStatus};
 use super::books::DeviceInner;
 use super::command::Command;
 use super::error::Error;
+use super::names::NamedAllocation;
 
 /// A [`Buffer`](super::Buffer) or an [`Image`](super::Image): both have what it has, and a call that takes allocations takes a slice of
 /// either. Where it is to take both, name them as `buffer.as_ref()` and `image.as_ref()`.
@@ -36,7 +37,7 @@ impl Allocation {
     pub(super) fn name_on(&self, device: &Arc<DeviceInner>) -> Result<AllocationId, Error> {
         match Arc::ptr_eq(&self.device, device) {
             true => Ok(self.id),
-            false => Err(Error::OtherDevice { allocation: self.id }),
+            false => Err(Error::OtherDevice { allocation: self.named() }),
         }
     }
 
@@ -52,6 +53,41 @@ impl Allocation {
     /// Its name with the manager, which errors and the log use.
     pub fn id(&self) -> AllocationId {
         self.id
+    }
+
+    /// The manager's name with the application's.
+    pub fn named(&self) -> NamedAllocation {
+        self.device.client().names.of(self.id)
+    }
+
+    /// Gives the allocation a name, in place of an earlier name. Errors and statistics have the name. Messages of validation and tools
+    /// for debugging have the name too, if the instance of the Vulkan device has VK_EXT_debug_utils.
+    ///
+    /// # Errors
+    ///
+    /// If the name has a zero byte, or the adapter is lost.
+    #[doc(alias = "vkSetDebugUtilsObjectNameEXT")]
+    pub fn set_name(&self, name: &str) -> Result<(), Error> {
+        if name.contains('\0') {
+            return Err(Error::Name { name: name.to_owned() });
+        }
+        let (client, name) = (self.device.client(), Arc::<str>::from(name));
+        client.names.set(self.id, name.clone());
+        client.send(Command::Name { allocation: self.id, name })
+    }
+
+    /// Takes the allocation off the lists of frames and of the application. After the last use the allocation leaves local memory.
+    /// Content and handles stay. A later frame or MakeResident brings the allocation back.
+    ///
+    /// An [offered](super::Device::offer) allocation leaves when memory is wanted.
+    ///
+    /// # Errors
+    ///
+    /// If the adapter is lost.
+    pub fn release(&self) -> Result<(), Error> {
+        let mut line = self.device.line();
+        let listed = line.listed.remove(&self.id).unwrap_or_default();
+        self.device.client().send(Command::Release { allocation: self.id, listed })
     }
 
     /// The bytes that it takes of its memory, a multiple of 64 KiB.

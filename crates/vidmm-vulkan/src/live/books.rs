@@ -12,6 +12,7 @@ use crate::device::Point;
 use super::client::Client;
 use super::command::{Command, FrameAllocations, NewDevice, Submission, Turn};
 use super::error::Error;
+use super::names::Names;
 use super::owner::ProcessInner;
 use super::uses::{Download, Use};
 
@@ -68,6 +69,8 @@ impl DeviceInner {
         let mut line = self.line();
         line.listed.remove(&allocation);
         line.offered.remove(&allocation);
+        drop(line);
+        self.client().names.forget(allocation);
     }
 
     pub(super) fn ready(&self, value: u64) -> Point {
@@ -84,14 +87,14 @@ impl DeviceInner {
         let device = self.new.device;
         match named {
             Named::Listed(names) => self.send_use(|line| {
-                line.check_listed(&names)?;
+                line.check_listed(&names, &self.client().names)?;
                 let turn = turn(line);
                 self.client().send(Command::Begin { device, turn })
             }),
             Named::Frame(allocations) => {
                 let answer = self.send_use(|line| {
-                    line.check_not_offered(&allocations.read)?;
-                    line.check_not_offered(&allocations.written)?;
+                    line.check_not_offered(&allocations.read, &self.client().names)?;
+                    line.check_not_offered(&allocations.written, &self.client().names)?;
                     let turn = turn(line);
                     self.client().begin_asking(|reply| Command::BeginFrame { device, allocations, turn, reply })
                 })?;
@@ -174,28 +177,36 @@ impl Line {
     }
 
     /// Refuses a use of allocations that are not resident.
-    fn check_listed(&self, allocations: &[AllocationId]) -> Result<(), Error> {
+    fn check_listed(&self, allocations: &[AllocationId], names: &Names) -> Result<(), Error> {
         match allocations.iter().find(|&allocation| !self.listed.contains_key(allocation)) {
-            Some(&allocation) => Err(Error::NotResident { allocation }),
-            None => self.check_not_offered(allocations),
+            Some(&allocation) => Err(Error::NotResident { allocation: names.of(allocation) }),
+            None => self.check_not_offered(allocations, names),
         }
     }
 
     /// Refuses a use of allocations that are offered.
-    fn check_not_offered(&self, allocations: &[AllocationId]) -> Result<(), Error> {
+    pub(super) fn check_not_offered(&self, allocations: &[AllocationId], names: &Names) -> Result<(), Error> {
         match allocations.iter().find(|&allocation| self.offered.contains(allocation)) {
-            Some(&allocation) => Err(Error::Offered { allocation }),
+            Some(&allocation) => Err(Error::Offered { allocation: names.of(allocation) }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses to reclaim allocations that are not offered.
+    pub(super) fn check_offered(&self, allocations: &[AllocationId], names: &Names) -> Result<(), Error> {
+        match allocations.iter().find(|&allocation| !self.offered.contains(allocation)) {
+            Some(&allocation) => Err(Error::NotOffered { allocation: names.of(allocation) }),
             None => Ok(()),
         }
     }
 
     /// Takes allocations off the list, each as often as it is named; or none of them.
-    pub(super) fn count_out(&mut self, allocations: &[AllocationId]) -> Result<(), Error> {
+    pub(super) fn count_out(&mut self, allocations: &[AllocationId], names: &Names) -> Result<(), Error> {
         let mut after = BTreeMap::new();
         for &allocation in allocations {
             let listed = self.listed.get(&allocation).copied().unwrap_or_default();
             let count: &mut u32 = after.entry(allocation).or_insert(listed);
-            *count = count.checked_sub(1).ok_or(Error::NotOnList { allocation })?;
+            *count = count.checked_sub(1).ok_or_else(|| Error::NotOnList { allocation: names.of(allocation) })?;
         }
         self.listed.extend(after);
         self.listed.retain(|_, count| *count > 0);

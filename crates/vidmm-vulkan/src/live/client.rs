@@ -9,6 +9,7 @@ use crate::device::VulkanDevice;
 
 use super::command::{Command, Reply, UseNo};
 use super::error::Error;
+use super::names::Names;
 
 /// Why the adapter is lost, once it is: the worker says so before it ends.
 #[derive(Debug, Default)]
@@ -40,6 +41,7 @@ impl Status {
 /// The part of an adapter that all its handles share. With the last of them the worker ends.
 pub(super) struct Client {
     pub device: Arc<VulkanDevice>,
+    pub names: Arc<Names>,
     status: Arc<Status>,
     commands: Sender<Command>,
     worker: Mutex<Option<JoinHandle<()>>>,
@@ -50,12 +52,14 @@ pub(super) struct Client {
 impl Client {
     pub fn new(
         device: Arc<VulkanDevice>,
+        names: Arc<Names>,
         status: Arc<Status>,
         commands: Sender<Command>,
         worker: JoinHandle<()>,
     ) -> Self {
         let worker_thread = worker.thread().id();
-        Self { device, status, commands, worker: Mutex::new(Some(worker)), worker_thread, uses: AtomicU64::new(0) }
+        let (worker, uses) = (Mutex::new(Some(worker)), AtomicU64::new(0));
+        Self { device, names, status, commands, worker, worker_thread, uses }
     }
 
     /// The number of a new use.

@@ -18,6 +18,7 @@ use crate::sparse::Handle;
 
 use super::error::Error;
 use super::image_desc::ImageDesc;
+use super::names::NamedAllocation;
 
 /// Where an answer goes.
 pub(super) type Reply<T> = Sender<Result<T, Error>>;
@@ -49,6 +50,25 @@ pub struct LocalMemory {
     pub pinned: u64,
     /// The bytes that it has taken from the device, in blocks of 16 MiB: it can be more than there is to use.
     pub allocated: u64,
+}
+
+/// A buffer or an image that exists.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AllocationStatistics {
+    /// The names.
+    pub allocation: NamedAllocation,
+    /// The device.
+    pub device: DeviceId,
+    /// The size in bytes.
+    pub bytes: u64,
+    /// The memory, by the decisions so far.
+    pub residency: AllocationResidencyStatus,
+    /// The count on the device's own list.
+    pub listed: u64,
+    /// The content is [offered](super::Device::offer).
+    pub is_offered: bool,
+    /// Frames have the allocation on the device's list.
+    pub is_held_by_frames: bool,
 }
 
 /// The function that is called when a device is to trim.
@@ -195,6 +215,18 @@ pub(super) enum Command {
     UnpinLocalMemory(u64),
     LocalMemory(Reply<LocalMemory>),
     Statistics(Reply<Statistics>),
+    Allocations(Reply<Vec<AllocationStatistics>>),
+    /// A name for messages of validation.
+    Name {
+        allocation: AllocationId,
+        name: Arc<str>,
+    },
+    /// The allocation leaves all lists and local memory.
+    Release {
+        allocation: AllocationId,
+        /// The count on the application's own list.
+        listed: u32,
+    },
     /// The first paging submission that has not been told of has ended.
     PagingEnded,
     /// The first use that has not been told of has ended.

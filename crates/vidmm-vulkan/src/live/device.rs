@@ -123,8 +123,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`MakeResidentError::NoMemory`](vidmm::MakeResidentError::NoMemory) if the list has no room for them: evict as many bytes as it
-    /// says, and try again (RES-11). The list is then as it was.
+    /// [`Error::NoRoom`] if the list has no room, although frames have given up their allocations: evict the bytes of the refusal, and try
+    /// again (RES-11). The list is then unchanged.
     #[doc(alias = "D3DKMTMakeResident")]
     pub fn make_resident(
         &self,
@@ -134,6 +134,7 @@ impl Device {
         let names = self.names(allocations)?;
         let device = self.0.new.device;
         let mut line = self.0.line();
+        line.check_not_offered(&names, &self.client().names)?;
         let ready = line.ready + 1;
         let asked = names.clone();
         let ask = |reply| Command::MakeResident { device, allocations: asked, flags, ready, reply };
@@ -162,7 +163,7 @@ impl Device {
             return Ok(());
         }
         let mut line = self.0.line();
-        line.count_out(&allocations)?;
+        line.count_out(&allocations, &self.client().names)?;
         self.client().send(Command::Evict { device: self.0.new.device, allocations, flags })
     }
 
@@ -176,6 +177,7 @@ impl Device {
     pub fn offer(&self, allocations: &[impl AsRef<Allocation>], priority: OfferPriority) -> Result<(), Error> {
         let names = self.names(allocations)?;
         let (device, offered) = (self.0.new.device, names.clone());
+        self.0.line().check_not_offered(&names, &self.client().names)?;
         self.client().ask(|reply| Command::Offer { device, allocations: offered, priority, reply })?;
         self.0.line().offered.extend(names);
         Ok(())
@@ -186,12 +188,14 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If one is not offered, or they have no room. None is then reclaimed.
+    /// If an allocation is not offered. [`Error::NoRoom`] if the list has no room, although frames have given up their allocations. No
+    /// allocation is then reclaimed.
     #[doc(alias = "D3DKMTReclaimAllocations2")]
     pub fn reclaim(&self, allocations: &[impl AsRef<Allocation>]) -> Result<(Vec<ReclaimResult>, Point), Error> {
         let names = self.names(allocations)?;
         let (device, offered) = (self.0.new.device, names.clone());
         let mut line = self.0.line();
+        line.check_offered(&names, &self.client().names)?;
         let ready = line.ready + 1;
         let ask = |reply| Command::Reclaim { device, allocations: offered, ready, reply };
         let answer = self.client().begin_asking(ask)?;

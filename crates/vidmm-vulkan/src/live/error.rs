@@ -4,6 +4,9 @@ use vidmm::{CreateError, MakeResidentError, MapError, OfferError, ReclaimError, 
 
 use crate::error::VulkanError;
 
+use super::names::NamedAllocation;
+use super::no_room::NoRoom;
+
 /// Why a call was refused. A refused call changes nothing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
@@ -62,38 +65,53 @@ pub enum Error {
     /// An allocation got no addresses of the manager.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// Allocations could not be made resident: its message says how much to evict.
+    /// There is no room. The message says for what, and what the caller can do.
+    #[error(transparent)]
+    NoRoom(Box<NoRoom>),
+    /// Allocations could not be made resident, and not for want of room.
     #[error(transparent)]
     MakeResident(#[from] MakeResidentError),
     /// Allocations could not be offered.
     #[error(transparent)]
     Offer(#[from] OfferError),
-    /// Allocations could not be reclaimed.
+    /// Allocations could not be reclaimed, and not for want of room.
     #[error(transparent)]
     Reclaim(#[from] ReclaimError),
     /// An allocation is to be used that is not on its device's residency list: it was evicted, or never made resident (RES-20).
     #[error("{allocation} is used and not resident: make it resident first, and evict it after its last use")]
     NotResident {
         /// The allocation.
-        allocation: vidmm::AllocationId,
+        allocation: NamedAllocation,
     },
     /// An allocation is to be used that is offered: its content may be lost at any moment (RES-62).
-    #[error("{allocation} is used and offered: reclaim it first")]
+    #[error("{allocation} is offered: reclaim it first")]
     Offered {
         /// The allocation.
-        allocation: vidmm::AllocationId,
+        allocation: NamedAllocation,
+    },
+    /// An allocation is to be reclaimed that is not offered (RES-63).
+    #[error("{allocation} is reclaimed and not offered")]
+    NotOffered {
+        /// The allocation.
+        allocation: NamedAllocation,
+    },
+    /// A name has a zero byte, which no name has in Vulkan.
+    #[error("the name {name:?} has a zero byte")]
+    Name {
+        /// The name.
+        name: String,
     },
     /// An allocation was to be evicted more often than it was made resident (RES-02).
     #[error("{allocation} is evicted more often than it was made resident")]
     NotOnList {
         /// The allocation.
-        allocation: vidmm::AllocationId,
+        allocation: NamedAllocation,
     },
     /// An allocation is another device's (RES-10).
     #[error("{allocation} was created on another device: use it with that one")]
     OtherDevice {
         /// The allocation.
-        allocation: vidmm::AllocationId,
+        allocation: NamedAllocation,
     },
     /// A range is empty, or ends behind its buffer.
     #[error(

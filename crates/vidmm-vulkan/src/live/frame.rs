@@ -15,7 +15,7 @@ use super::uses::{Download, Use};
 /// The buffers and images that one submission uses: name them, and go on.
 ///
 /// A frame makes resident what it names and is not there. Where there is no room, what frames of the device used longest ago
-/// leaves for it, and without a copy if frames only read it ([`vidmm_client`]). They trim themselves when the device is to
+/// leaves for it, or what [the policy](super::Options::policy) chooses, and without a copy if frames only read it ([`vidmm_client`]). They trim themselves when the device is to
 /// trim. What the application has made resident by [`Device::make_resident`](super::Device::make_resident) stays beside them.
 #[must_use = "a frame that is not submitted uses nothing"]
 #[derive(Clone)]
@@ -60,8 +60,7 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     ///
-    /// [`MakeResidentError::NoMemory`](vidmm::MakeResidentError::NoMemory) if the frame does not fit, though all other frames left for
-    /// it; if one of them is offered, or another device's. Nothing was submitted then.
+    /// [`Error::NoRoom`] if the frame does not fit, though all other frames left for it; if one of them is offered, or another device's. Nothing was submitted then.
     ///
     /// # Safety
     ///

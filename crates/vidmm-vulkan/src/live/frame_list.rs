@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use vidmm::policy::PolicyChoice;
 use vidmm::{
     AllocationId, CreateMonitoredFenceDesc, DeviceId, EvictError, InvalidHandle, MemorySegmentGroup, MonitoredFenceId,
     PagingQueueId, Shortage, TrimFlags, VidMm,
@@ -21,12 +22,17 @@ pub(super) struct FrameList {
 }
 
 impl FrameList {
-    /// That of a device, whose frames bring in through `queue`.
-    pub fn new(vidmm: &mut VidMm, device: DeviceId, queue: PagingQueueId) -> Result<Self, InvalidHandle> {
+    /// That of a device, whose frames bring in through `queue`, and give up by `policy`.
+    pub fn new(
+        vidmm: &mut VidMm,
+        device: DeviceId,
+        queue: PagingQueueId,
+        policy: PolicyChoice,
+    ) -> Result<Self, InvalidHandle> {
         let uses =
             vidmm.create_monitored_fence(CreateMonitoredFenceDesc { device: Some(device), initial_fence_value: 0 })?;
         Ok(Self {
-            manager: ResidencyManager::new(device, queue, Ladder::Trim),
+            manager: ResidencyManager::with_policy(device, queue, Ladder::Trim, policy),
             uses,
             managed: BTreeMap::new(),
             set: ResidencySet::new(),
@@ -115,7 +121,20 @@ impl FrameList {
         }
     }
 
-    /// Gives up what was used longest ago of the memory that a refusal misses. Returns whether there was anything.
+    /// Whether frames have an allocation on the device's list.
+    pub fn has(&self, allocation: AllocationId) -> bool {
+        self.managed.get(&allocation).is_some_and(|&(managed, _)| self.manager.is_listed(managed))
+    }
+
+    /// Lets an allocation go.
+    pub fn release(&mut self, vidmm: &mut VidMm, allocation: AllocationId) -> Result<(), EvictError> {
+        match self.managed.get(&allocation) {
+            Some(&(managed, _)) => self.manager.release(vidmm, managed),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives up by the policy what a refusal misses of a memory. Returns whether there was anything.
     pub fn make_room(&mut self, vidmm: &mut VidMm, shortages: &[Shortage]) -> Result<bool, EvictError> {
         Ok(self.manager.make_room(vidmm, shortages)? > 0)
     }

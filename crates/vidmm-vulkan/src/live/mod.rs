@@ -7,6 +7,8 @@
 //! An application's use of its buffers is a use of a self-scheduled context (D25): `turns.rs` keeps its books.
 
 // A file imports only from those above it.
+mod names;
+mod no_room;
 mod error;
 mod options;
 mod image_desc;
@@ -34,12 +36,14 @@ mod adapter;
 pub use adapter::Adapter;
 pub use allocation::Allocation;
 pub use buffer::{Buffer, BufferDesc, BufferMemory};
-pub use command::{LocalMemory, Submission, Trim};
+pub use command::{AllocationStatistics, LocalMemory, Submission, Trim};
 pub use device::Device;
 pub use error::Error;
 pub use frame::Frame;
 pub use image::Image;
 pub use image_desc::ImageDesc;
+pub use names::NamedAllocation;
+pub use no_room::{NeedsRoom, NoRoom};
 pub use options::Options;
 pub use pinned::PinnedMemory;
 pub use process::Process;

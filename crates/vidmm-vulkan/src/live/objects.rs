@@ -44,6 +44,8 @@ pub(super) struct DeviceRecord {
     pub on_trim: Option<OnTrim>,
     /// From its first frame on.
     pub frames: Option<FrameList>,
+    /// The number of frames so far, refused frames too.
+    pub frame_count: u64,
     /// No handle to it is left: it goes with its last use and its last allocation.
     pub is_closing: bool,
 }
@@ -69,6 +71,10 @@ pub(super) struct AllocationRecord {
     pub foreign: Option<u32>,
     /// How often it is on the application's own list.
     pub listed: u64,
+    /// The content may be lost.
+    pub is_offered: bool,
+    /// No handle is left.
+    pub is_dropped: bool,
     /// It was on the application's own list: uses of that may write it.
     pub was_listed: bool,
 }

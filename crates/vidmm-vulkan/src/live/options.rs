@@ -1,5 +1,6 @@
 //! The choices of an application about its adapter.
 
+use vidmm::policy::PolicyChoice;
 use vidmm::{AdapterOptions, PAGE_SIZE_64K, PageSize, TdrOptions};
 use vidmm_soft::SoftAdapterConfig;
 
@@ -18,6 +19,9 @@ pub struct Options {
     pub system_bytes: Option<u64>,
     /// The moment at which buffers that are evicted lose their memory.
     pub unbinding: Unbinding,
+    /// The order of eviction, by frames and by the manager (D24): least recently used first, a different policy of the core, or a kind of
+    /// your own.
+    pub policy: PolicyChoice,
 }
 
 /// The options, when they have been checked.
@@ -26,6 +30,7 @@ pub(super) struct Checked {
     local: u64,
     system: u64,
     rules: Rules,
+    policy: PolicyChoice,
 }
 
 impl Options {
@@ -45,7 +50,7 @@ impl Options {
         }
         let local = checked("local memory", self.local_bytes.unwrap_or(of_local), of_local)?;
         let system = checked("system memory", self.system_bytes.unwrap_or(of_system), of_system)?;
-        Ok(Checked { local, system, rules: Rules { unbinding: self.unbinding, ..report.rules() } })
+        Ok(Checked { local, system, rules: Rules { unbinding: self.unbinding, ..report.rules() }, policy: self.policy })
     }
 }
 
@@ -59,6 +64,11 @@ impl Checked {
     /// The mappings that are bound.
     pub(super) fn rules(self) -> Rules {
         self.rules
+    }
+
+    /// The order of eviction.
+    pub(super) fn policy(self) -> PolicyChoice {
+        self.policy
     }
 
     /// The bytes of backing store.
@@ -86,9 +96,9 @@ impl Checked {
 }
 
 /// The options of the manager: a Vulkan queue cannot be preempted or reset, so nothing is found hung.
-pub(super) fn manager_options() -> AdapterOptions {
+pub(super) fn manager_options(policy: PolicyChoice) -> AdapterOptions {
     let tdr = TdrOptions { quantum: u64::MAX, ..TdrOptions::default() };
-    AdapterOptions { tdr, ..AdapterOptions::default() }
+    AdapterOptions { tdr, policy, ..AdapterOptions::default() }
 }
 
 #[cfg(test)]

@@ -1,17 +1,25 @@
 //! Frames: a submission names what it uses, and that is brought in for it (RES-05, RES-57).
 
 use std::sync::mpsc::channel;
+use std::time::Instant;
 
 use ash::vk;
-use vidmm::{EvictFlags, MakeResidentError, MakeResidentFlags, OfferPriority, TrimFlags};
-use vidmm_vulkan::{Buffer, Error, Submission};
+use vidmm::policy::PolicyChoice;
+use vidmm::{AllocationResidencyStatus, EvictFlags, MakeResidentFlags, OfferPriority, TrimFlags};
+use vidmm_vulkan::{Buffer, Error, Options, Point, Submission, Validation};
 
-use crate::{LONG, MIB, World, words};
+use crate::{LONG, MIB, World, alone, open, options, words};
 
 impl World {
     /// A frame that runs the kernel on buffers, each with the seed that it expects and the one that it writes. One without the latter is
     /// only read.
     pub fn run_frame(&mut self, uses: &[(&Buffer, Option<u32>, Option<u32>)]) {
+        let frame = self.begin_frame(uses);
+        self.end_frame(frame);
+    }
+
+    /// The same, without waiting for the end.
+    pub fn begin_frame(&mut self, uses: &[(&Buffer, Option<u32>, Option<u32>)]) -> (Point, vk::CommandBuffer) {
         let steps: Vec<_> = uses.iter().map(|&(buffer, expected, next)| self.step(buffer, expected, next)).collect();
         let commands = self.kernel().record(&steps).expect("it is recorded");
         let frame = uses.iter().fold(self.device.frame(), |frame, &(buffer, _, next)| match next {
@@ -21,8 +29,22 @@ impl World {
         let work = Submission { commands: vec![commands], ..Submission::default() };
         // SAFETY: the commands use what is named here, and are kept until the point is reached.
         let point = unsafe { frame.submit(work) }.expect("it fits");
+        (point, commands)
+    }
+
+    /// Waits for a frame.
+    pub fn end_frame(&mut self, (point, commands): (Point, vk::CommandBuffer)) {
         self.wait(point);
         self.kernel().recycle(commands);
+    }
+
+    /// Waits until an allocation is in no memory.
+    fn until_gone(&self, buffer: &Buffer) {
+        let deadline = Instant::now() + LONG;
+        while buffer.residency().expect("the adapter answers") != AllocationResidencyStatus::NotResident {
+            assert!(Instant::now() < deadline, "it stays");
+            std::thread::yield_now();
+        }
     }
 
     fn bytes_paged_out(&self) -> u64 {
@@ -99,10 +121,10 @@ fn a_frame_that_does_not_fit_is_refused_and_the_next_goes_on() {
     world.run_frame(&[(&buffers[0], None, Some(1)), (&buffers[1], None, Some(2))]);
     let all = buffers.iter().fold(world.device.frame(), |frame, buffer| frame.insert(buffer));
     let refused = all.begin_use().map(drop);
-    assert!(matches!(refused, Err(Error::MakeResident(MakeResidentError::NoMemory { .. }))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::NoRoom(_))), "{refused:?}");
     let other = world.process.create_device().expect("it is created");
     let refused = other.frame().insert(&buffers[0]).begin_use().map(drop);
-    assert_eq!(refused, Err(Error::OtherDevice { allocation: buffers[0].id() }));
+    assert_eq!(refused, Err(Error::OtherDevice { allocation: buffers[0].named() }));
     world.run_frame(&[(&buffers[2], None, Some(3)), (&buffers[0], Some(1), None)]);
     world.run_frame(&[(&buffers[1], Some(2), None)]);
     drop((buffers, other));
@@ -116,7 +138,7 @@ fn a_frame_cannot_use_what_is_offered() {
     world.run_frame(&[(&buffer, None, Some(1))]);
     world.device.offer(&[&buffer], OfferPriority::Normal).expect("it is not offered yet");
     let refused = world.device.frame().insert_read(&buffer).begin_use().map(drop);
-    assert_eq!(refused, Err(Error::Offered { allocation: buffer.id() }));
+    assert_eq!(refused, Err(Error::Offered { allocation: buffer.named() }));
     let _ = world.device.reclaim(&[&buffer]).expect("it is offered");
     world.run_frame(&[(&buffer, Some(1), None)]);
     drop(buffer);
@@ -243,4 +265,146 @@ fn a_buffer_can_be_dropped_while_its_frame_runs() {
         assert!(download.wait() == Ok(words(round, 1024)), "the bytes are those that were written");
     }
     world.is_clean();
+}
+
+/// A reclaim is refused for the device's list alone, which frames of the device have filled: they give way, as to a MakeResident.
+#[test]
+fn frames_give_way_to_a_reclaim() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let offered = world.buffer(4 * MIB);
+    let of_frames: Vec<_> = (0..7).map(|_| world.buffer(MIB)).collect();
+    world.make_resident(&[&offered]);
+    world.run(&offered, None, Some(99));
+    for round in 0..20_u32 {
+        world.device.offer(&[&offered], OfferPriority::Normal).expect("it is not offered");
+        for (seed, buffer) in (0..).zip(&of_frames) {
+            world.run_frame(&[(buffer, round.checked_sub(1).map(|_| seed), Some(seed))]);
+        }
+        let (_, point) = world.device.reclaim(&[&offered]).expect("frames give way");
+        world.wait(point);
+        world.run(&offered, None, Some(round));
+        world.holds(&offered, round);
+    }
+    drop((offered, of_frames));
+    world.is_clean();
+}
+
+#[test]
+fn a_released_buffer_leaves_after_its_last_use_and_keeps_its_content() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let [of_frames, listed, kept_for_later] = [(); 3].map(|()| world.buffer(MIB));
+    let (address, raw) = (of_frames.address(), of_frames.raw());
+    world.run_frame(&[(&of_frames, None, Some(1))]);
+    for _ in 0..2 {
+        world.make_resident(&[&listed]);
+    }
+    world.run(&listed, None, Some(2));
+    world.make_resident(&[&kept_for_later]);
+    world.run(&kept_for_later, None, Some(3));
+    world.device.evict(&[&kept_for_later], EvictFlags::EVICT_ONLY_IF_NECESSARY).expect("it is on the list");
+    for buffer in [&of_frames, &listed, &kept_for_later] {
+        buffer.release().expect("the adapter works");
+        buffer.release().expect("a second time says nothing");
+    }
+    for buffer in [&of_frames, &listed, &kept_for_later] {
+        world.until_gone(buffer);
+    }
+    let refused = world.device.evict(&[&listed], EvictFlags::empty());
+    assert_eq!(refused, Err(Error::NotOnList { allocation: listed.named() }));
+    for (seed, buffer) in (1..).zip([&of_frames, &listed, &kept_for_later]) {
+        world.run_frame(&[(buffer, Some(seed), Some(seed + 10))]);
+    }
+    assert_eq!((of_frames.address(), of_frames.raw()), (address, raw));
+    drop((of_frames, listed, kept_for_later));
+    world.is_clean();
+}
+
+#[test]
+fn a_released_buffer_stays_as_long_as_it_is_in_use() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let (used, next) = (world.buffer(6 * MIB), world.buffer(6 * MIB));
+    world.run_frame(&[(&used, None, Some(1))]);
+    let frame = world.device.frame().insert(&used).begin_use().expect("it fits");
+    world.wait(frame.turn());
+    used.release().expect("the adapter works");
+    let point = world.device.frame().write(&next, 0, &[7; 4096]).expect("its use waits");
+    assert!(!world.is_reached(point), "its memory is in use");
+    drop(frame);
+    world.wait(point);
+    world.run_frame(&[(&used, Some(1), None)]);
+    drop((used, next));
+    world.is_clean();
+}
+
+#[test]
+fn existing_allocations_are_told_by_name() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let [framed, listed, dropped] = [1, 2, 1].map(|mib| world.buffer(mib * MIB));
+    framed.set_name("bones").expect("it is a name");
+    listed.set_name("leaves").expect("it is a name");
+    dropped.set_name("gone").expect("it is a name");
+    world.run_frame(&[(&framed, None, Some(1)), (&dropped, None, None)]);
+    world.make_resident(&[&listed]);
+    world.device.offer(&[&listed], OfferPriority::Low).expect("it is not offered");
+    drop(dropped);
+    let all = world.adapter.allocations().expect("the adapter answers");
+    let told: Vec<_> = all.iter().filter(|of| of.allocation.name.is_some()).collect();
+    let named: Vec<_> = told.iter().map(|of| of.allocation.to_string()).collect();
+    assert_eq!(named, [format!("{} `bones`", framed.id()), format!("{} `leaves`", listed.id())]);
+    assert_eq!([told[0].bytes, told[1].bytes], [MIB, 2 * MIB]);
+    assert_eq!([told[0].is_held_by_frames, told[1].is_held_by_frames], [true, false]);
+    assert_eq!([(told[0].listed, told[0].is_offered), (told[1].listed, told[1].is_offered)], [(0, false), (1, true)]);
+    assert_eq!(told[0].residency, AllocationResidencyStatus::ResidentInGpuMemory);
+    drop((framed, listed));
+    world.is_clean();
+}
+
+/// Validation tells the name in its messages.
+#[test]
+fn vulkan_knows_an_allocation_by_its_name() {
+    let Some(world) = World::new(4 * MIB) else { return };
+    if !world.is_validated {
+        return;
+    }
+    let buffer = world.buffer(MIB);
+    buffer.set_name("heap of leaves").expect("it is a name");
+    // An answer: the worker has named it.
+    assert!(buffer.residency().is_ok());
+    let _ = vidmm_vulkan::take_validation_messages();
+    let info =
+        vk::BufferViewCreateInfo::default().buffer(buffer.raw()).format(vk::Format::R8_UNORM).range(vk::WHOLE_SIZE);
+    // SAFETY: the view is wrong, as validation is to say: the buffer has no usage for texels. It is never used.
+    let view = unsafe { world.adapter.raw().create_buffer_view(&info, None) };
+    let messages = vidmm_vulkan::take_validation_messages().concat();
+    if let Ok(view) = view {
+        // SAFETY: nobody uses the view.
+        unsafe { world.adapter.raw().destroy_buffer_view(view, None) };
+    }
+    assert!(messages.contains("heap of leaves"), "{messages}");
+    drop(buffer);
+    world.is_clean();
+}
+
+/// A loop over three times local memory: least recently used first brings all of it in each time, and a forecast does not (D24).
+#[test]
+fn frames_go_by_the_policy_of_the_adapter() {
+    let brought_in = |policy| {
+        let alone = alone();
+        let (adapter, is_validated) = open(Options { policy, ..options(12 * MIB + (64 << 10)) }, Validation::Off)?;
+        let mut world = World::over(adapter, is_validated, alone);
+        let buffers: Vec<_> = (0..36).map(|_| world.buffer(MIB)).collect();
+        for frame in 0..120 {
+            let uses: Vec<_> = (0..3).map(|of| frame * 3 + of).collect();
+            let seed = |number: usize| (number % 36) as u32;
+            let of =
+                |&number: &usize| (&buffers[number % 36], (number >= 36).then(|| seed(number)), Some(seed(number)));
+            world.run_frame(&uses.iter().map(of).collect::<Vec<_>>());
+        }
+        let paged_in = world.adapter.statistics().expect("the adapter answers").page_ins;
+        drop(buffers);
+        world.is_clean();
+        Some(paged_in)
+    };
+    let (Some(lru), Some(predict)) = (brought_in(PolicyChoice::LRU), brought_in(PolicyChoice::PREDICT)) else { return };
+    assert!(predict * 10 < lru * 9, "{predict} page-ins, and {lru} with least recently used first");
 }

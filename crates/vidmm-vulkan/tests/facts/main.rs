@@ -14,9 +14,11 @@ mod endings;
 mod frames;
 mod images;
 mod moving;
+mod random;
 mod refusals;
 mod system_memory;
 mod turns;
+mod vacating;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use ash::vk;
-use vidmm::{MakeResidentError, MakeResidentFlags, OfferPriority, ReclaimResult};
+use vidmm::{MakeResidentFlags, OfferPriority, ReclaimResult};
 use vidmm_vulkan::{Buffer, Error, LocalMemory, Validation};
 
 use crate::{MIB, World, words};
@@ -71,9 +71,8 @@ fn a_full_memory_says_how_much_to_evict_and_that_is_enough() {
     world.make_resident(&three);
     world.run(&buffers[0], None, Some(7));
     let refused = world.device.make_resident(&[&buffers[3]], MakeResidentFlags::empty());
-    let Err(Error::MakeResident(MakeResidentError::NoMemory { num_bytes_to_trim, .. })) = refused else {
-        panic!("{refused:?}")
-    };
+    let Err(Error::NoRoom(refusal)) = refused else { panic!("{refused:?}") };
+    let num_bytes_to_trim = refusal.num_bytes_to_trim;
     assert!(num_bytes_to_trim > 0 && num_bytes_to_trim <= 2 * MIB, "{num_bytes_to_trim}");
     world.evict(&[&buffers[0]]);
     world.make_resident(&[&buffers[3]]);
@@ -230,7 +229,7 @@ fn fill_80_mib(world: &mut World) -> Vec<Buffer> {
     buffers
 }
 
-fn local_memory(world: &World) -> LocalMemory {
+pub fn local_memory(world: &World) -> LocalMemory {
     world.adapter.local_memory().expect("the adapter answers")
 }
 

@@ -1,8 +1,8 @@
 //! Calls that are refused, with the reason, and change nothing.
 
 use ash::vk;
-use vidmm::{EvictFlags, MakeResidentError, MakeResidentFlags};
-use vidmm_vulkan::{Adapter, Error, Options, Point, Validation};
+use vidmm::{EvictFlags, MakeResidentFlags, NoMemoryReason, OfferPriority};
+use vidmm_vulkan::{Adapter, Error, NeedsRoom, Options, Point, Validation};
 
 use crate::{MIB, SHORT, World, alone};
 
@@ -10,8 +10,7 @@ use crate::{MIB, SHORT, World, alone};
 fn a_buffer_that_was_evicted_cannot_be_used() {
     let Some(mut world) = World::new(4 * MIB) else { return };
     let buffer = world.buffer(MIB);
-    let name = buffer.id();
-    let refused = Err(Error::NotResident { allocation: name });
+    let refused = Err(Error::NotResident { allocation: buffer.named() });
     assert_eq!(world.device.begin_use(&[&buffer]).map(drop), refused, "it was never made resident");
     world.make_resident(&[&buffer]);
     world.make_resident(&[&buffer]);
@@ -36,9 +35,9 @@ fn a_refused_evict_leaves_the_list_as_it_was() {
     world.make_resident(&[&one]);
     let flags = EvictFlags::empty();
     let refused = world.device.evict(&[&one, &other], flags);
-    assert_eq!(refused, Err(Error::NotOnList { allocation: other.id() }));
+    assert_eq!(refused, Err(Error::NotOnList { allocation: other.named() }));
     let refused = world.device.evict(&[&one, &one], flags);
-    assert_eq!(refused, Err(Error::NotOnList { allocation: one.id() }));
+    assert_eq!(refused, Err(Error::NotOnList { allocation: one.named() }));
     world.run(&one, None, None);
     drop((one, other));
     world.is_clean();
@@ -49,7 +48,7 @@ fn buffers_belong_to_their_device() {
     let Some(world) = World::new(4 * MIB) else { return };
     let other = world.process.create_device().expect("it is created");
     let buffer = world.buffer(MIB);
-    let refused = Err(Error::OtherDevice { allocation: buffer.id() });
+    let refused = Err(Error::OtherDevice { allocation: buffer.named() });
     assert_eq!(other.make_resident(&[&buffer], MakeResidentFlags::empty()).map(drop), refused);
     assert_eq!(other.evict(&[&buffer], EvictFlags::empty()), refused);
     assert_eq!(other.begin_use(&[&buffer]).map(drop), refused);
@@ -68,7 +67,7 @@ fn impossible_sizes_and_ranges_are_refused() {
     assert!(matches!(refused, Err(Error::Create(_))), "there is no such backing store: {refused:?}");
     let large = world.buffer(5 * MIB);
     let refused = world.device.make_resident(&[&large], MakeResidentFlags::empty());
-    assert!(matches!(refused, Err(Error::MakeResident(MakeResidentError::NoMemory { .. }))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::NoRoom(_))), "{refused:?}");
     let buffer = world.buffer(MIB);
     world.make_resident(&[&buffer]);
     for (offset, bytes) in [(0, 0), (MIB, 1), (1, MIB), (u64::MAX, 2)] {
@@ -138,6 +137,59 @@ fn an_adapter_without_options_takes_a_part_of_what_there_is() {
     world.make_resident(&[&buffer]);
     world.run(&buffer, None, Some(1));
     world.holds(&buffer, 1);
+    drop(buffer);
+    world.is_clean();
+}
+
+#[test]
+fn a_refusal_names_the_largest_allocations_and_the_remedies() {
+    let Some(world) = World::new(8 * MIB) else { return };
+    let [listed, small, large] = [3, 2, 4].map(|mib| world.buffer(mib * MIB));
+    listed.set_name("terrain").expect("it is a name");
+    large.set_name("shadow map").expect("it is a name");
+    world.make_resident(&[&listed]);
+    let fits = world.device.frame().insert(&large).begin_use().expect("it fits");
+    drop(fits);
+    let refused = world.device.frame().insert(&large).insert_read(&small).begin_use().map(drop);
+    let Err(Error::NoRoom(refusal)) = refused else { panic!("{refused:?}") };
+    assert_eq!(refusal.call, NeedsRoom::Frame { device: world.adapter.allocations().unwrap()[0].device, number: 2 });
+    assert_eq!((refusal.allocations, refusal.bytes, refusal.reason), (2, 6 * MIB, NoMemoryReason::DoesNotFit));
+    assert_eq!(refusal.largest, (large.named(), 4 * MIB));
+    assert_eq!(refusal.largest_listed, Some((listed.named(), 3 * MIB)));
+    let text = refusal.to_string();
+    // The buffer that counts wrong words is on the list too.
+    assert_eq!(refusal.listed_bytes, 3 * MIB + (64 << 10), "{text}");
+    for part in ["frame 2 of", "`shadow map` of 4 MiB", "such as", "`terrain` of 3 MiB", "submit the frame in parts"] {
+        assert!(text.contains(part), "{text}: `{part}` is missing");
+    }
+    assert!(refusal.num_bytes_to_trim > 0 && refusal.num_bytes_to_trim <= 3 * MIB, "{text}");
+    world.evict(&[&listed]);
+    drop(world.device.frame().insert(&large).insert_read(&small).begin_use().expect("the named bytes are enough"));
+    let all = world.device.frame().insert(&listed).insert(&large).insert(&small).begin_use().map(drop);
+    let text = all.expect_err("nine are more than eight").to_string();
+    assert!(text.ends_with("submit the frame in parts"), "nothing is left to evict: {text}");
+    let huge = world.buffer(9 * MIB);
+    let refused = world.device.make_resident(&[&huge], MakeResidentFlags::empty()).map(drop);
+    let text = refused.expect_err("it is larger than local memory").to_string();
+    assert!(text.contains("create smaller buffers") && !text.contains("evict"), "{text}");
+    drop((listed, small, large, huge));
+    world.is_clean();
+}
+
+#[test]
+fn an_offered_allocation_is_refused_by_name() {
+    let Some(world) = World::new(4 * MIB) else { return };
+    let buffer = world.buffer(MIB);
+    buffer.set_name("history").expect("it is a name");
+    assert_eq!(buffer.set_name("a\0b"), Err(Error::Name { name: "a\0b".to_owned() }));
+    let refused = world.device.reclaim(&[&buffer]).map(drop);
+    assert_eq!(refused, Err(Error::NotOffered { allocation: buffer.named() }));
+    world.device.offer(&[&buffer], OfferPriority::Normal).expect("it is not offered");
+    let offered = Err(Error::Offered { allocation: buffer.named() });
+    assert_eq!(world.device.offer(&[&buffer], OfferPriority::Normal), offered);
+    assert_eq!(world.device.make_resident(&[&buffer], MakeResidentFlags::empty()).map(drop), offered);
+    let text = world.device.frame().insert(&buffer).begin_use().map(drop).expect_err("it is offered").to_string();
+    assert!(text.contains("`history` is offered: reclaim it first"), "{text}");
     drop(buffer);
     world.is_clean();
 }

@@ -1,6 +1,7 @@
 //! `vidmm-client`: sets, the manager of a residency list with its two ladders, trimming, renaming (RES-05, RES-14, RES-42).
 
 use crate::world::*;
+use vidmm::policy::PolicyChoice;
 use vidmm::*;
 use vidmm_client::{
     BeginSubmissionError, Forgotten, Ladder, ManageFlags, Managed, Ready, RenameError, Renamer, ResidencyManager,
@@ -594,4 +595,28 @@ fn room_is_made_in_the_memory_that_is_short() {
         app.run_all();
         app.world.tear_down();
     }
+}
+
+/// A loop over more than memory holds: least recently used first keeps nothing, and a forecast keeps a part (D24).
+#[test]
+fn a_policy_of_the_core_chooses_what_leaves_the_list() {
+    let brought_in = |policy| {
+        let mut app = App::new(12, Ladder::Trim);
+        app.manager = ResidencyManager::with_policy(app.client.device, app.client.queue, Ladder::Trim, policy);
+        let all: Vec<Managed> = (0..36).map(|_| app.manage(1)).collect();
+        for frame in 0..600 {
+            app.submit(&all[frame * 3 % 36..][..3]);
+            app.run_all();
+        }
+        let joined = |event: &Event| match event {
+            Event::MakeResident { allocations, .. } => allocations.len(),
+            _ => 0,
+        };
+        let joined: usize = app.world.events.iter().map(joined).sum();
+        app.world.tear_down();
+        joined
+    };
+    assert_eq!(brought_in(PolicyChoice::LRU), 1800);
+    let (predict, least) = (brought_in(PolicyChoice::PREDICT), 1800 * 8 / 11);
+    assert!(predict <= least * 11 / 10, "{predict} joined the list, and {least} would have with the future known");
 }

@@ -3,6 +3,7 @@
 
 use crate::world::*;
 use proptest::prelude::*;
+use vidmm::policy::PolicyChoice;
 use vidmm::*;
 use vidmm_client::{BeginSubmissionError, Ladder, ManageFlags, Managed, ResidencyManager, ResidencySet};
 
@@ -79,6 +80,7 @@ struct Model {
     client: Client,
     manager: ResidencyManager,
     ladder: Ladder,
+    policy: PolicyChoice,
     contexts: [ContextId; QUEUES],
     fences: [MonitoredFenceId; QUEUES],
     submitted: [u64; QUEUES],
@@ -105,16 +107,17 @@ struct Model {
 }
 
 impl Model {
-    fn new(ladder: Ladder, sizes: &[u64]) -> Self {
+    fn new(ladder: Ladder, policy: PolicyChoice, sizes: &[u64]) -> Self {
         let (mut world, client) = World::with_pages(PAGES);
         let fences = [world.fence(), world.fence()];
         let contexts = [client.context, world.context(client, COPY)];
-        let manager = ResidencyManager::new(client.device, client.queue, ladder);
+        let manager = ResidencyManager::with_policy(client.device, client.queue, ladder, policy);
         let mut model = Self {
             world,
             client,
             manager,
             ladder,
+            policy,
             contexts,
             fences,
             submitted: [0; QUEUES],
@@ -185,10 +188,30 @@ impl Model {
         order
     }
 
-    /// Takes the oldest off the list until so many pages are; returns how many were.
-    fn evict_oldest(&mut self, pages: u64) -> u64 {
+    /// The listed allocations that may go, in order. The choice of a policy comes first, the largest victim last: one victim too many is
+    /// found.
+    fn victims(&self, flags: EvictFlags) -> Vec<usize> {
+        let mut order = self.oldest_first();
+        if self.policy != PolicyChoice::LRU {
+            let is_meant =
+                |event: &&Event| matches!(event, Event::Evict { flags: of, .. } if of.difference(NOT_WRITTEN) == flags);
+            let evicts = self.world.events[self.seen..].iter().filter(is_meant);
+            let chosen: Vec<AllocationId> = evicts
+                .flat_map(|event| match event {
+                    Event::Evict { allocations, .. } => allocations.clone(),
+                    _ => Vec::new(),
+                })
+                .collect();
+            let is_chosen = |index: usize| chosen.contains(&self.known[index].allocation);
+            order.sort_by_key(|&index| if is_chosen(index) { self.known[index].pages } else { u64::MAX });
+        }
+        order
+    }
+
+    /// Takes allocations off the list up to a number of pages; returns the number of pages.
+    fn evict_victims(&mut self, pages: u64, flags: EvictFlags) -> u64 {
         let mut evicted = 0;
-        for index in self.oldest_first() {
+        for index in self.victims(flags) {
             if evicted >= pages {
                 break;
             }
@@ -217,7 +240,7 @@ impl Model {
         };
         let (_, asked) = over_and_asked(self);
         if asked > 0 && self.ladder == Ladder::Trim {
-            self.evict_oldest(asked);
+            self.evict_victims(asked, IF_NECESSARY);
         }
         let (over, asked) = over_and_asked(self);
         if over > 0 {
@@ -295,7 +318,7 @@ impl Model {
         let found = self.world.call(|vidmm, _, _| self.manager.trim_notification(vidmm, flags, local, bytes));
         let mut evicted = 0;
         if flags.contains(TrimFlags::TRIM_TO_BUDGET) {
-            evicted += self.evict_oldest(pages);
+            evicted += self.evict_victims(pages, EvictFlags::empty());
         }
         if flags.contains(TrimFlags::PERIODIC_TRIM) {
             for index in self.oldest_first() {
@@ -393,7 +416,7 @@ impl Model {
             Step::Notify { flags, pages } => self.notify(TrimFlags::from_bits_truncate(flags), pages),
             Step::GiveUp { pages } => {
                 let found = self.world.call(|vidmm, _, _| self.manager.give_up(vidmm, pages * PAGE_SIZE));
-                let evicted = self.evict_oldest(pages);
+                let evicted = self.evict_victims(pages, EvictFlags::empty());
                 assert_eq!(found, Ok(evicted * PAGE_SIZE));
             }
             Step::Replace { pick, pages } => self.replace(pick, pages),
@@ -476,10 +499,11 @@ proptest! {
     #[test]
     fn the_manager_keeps_on_the_list_what_a_naive_one_would(
         trims in any::<bool>(),
+        policy in prop_oneof![Just(PolicyChoice::LRU), prop::sample::select(PolicyChoice::ALL.to_vec())],
         sizes in prop::collection::vec(1..7_u64, ALLOCATIONS),
         steps in prop::collection::vec(any_step(), 1..60),
     ) {
-        let mut model = Model::new(if trims { Ladder::Trim } else { Ladder::PassUp }, &sizes);
+        let mut model = Model::new(if trims { Ladder::Trim } else { Ladder::PassUp }, policy, &sizes);
         steps.iter().for_each(|step| model.step(step));
         model.finish();
     }

@@ -7,8 +7,7 @@ use std::time::Instant;
 
 use vidmm::contract::{AllocationFlags, AllocationFlags2};
 use vidmm::{
-    AllocationId, CreateError, DestroyFlags, DeviceId, MakeResidentError, MakeResidentFlags, MapGpuVirtualAddress,
-    NoMemoryReason, OfferFlags, PAGE_SIZE, PAGE_SIZE_64K, ProcessId, ReclaimResult, Reclaimed, Residency, Shortage,
+    AllocationId, DestroyFlags, DeviceId, MapGpuVirtualAddress, OfferFlags, PAGE_SIZE, PAGE_SIZE_64K, ProcessId,
 };
 use vidmm_runtime::{AllocationSegments, Placement};
 use vidmm_soft::AllocationPrivateData;
@@ -55,6 +54,7 @@ impl Worker {
                 if let Some(frames) = self.frames_of(allocation) {
                     frames.forget(allocation);
                 }
+                self.objects.allocations.entry(allocation).and_modify(|record| record.is_dropped = true);
                 // The worker alone destroys allocations, each once.
                 let _ = self.vidmm.destroy_allocation(&mut self.host, allocation, DestroyFlags::SYNCHRONOUS_DESTROY);
             }
@@ -71,13 +71,19 @@ impl Worker {
             }
             Command::Offer { device, allocations, priority, reply } => {
                 let offered = self.vidmm.offer_allocations(device, &allocations, priority, OfferFlags::empty());
+                for allocation in allocations.iter().filter(|_| offered.is_ok()) {
+                    self.objects.allocations.entry(*allocation).and_modify(|record| record.is_offered = true);
+                }
                 let _ = reply.send(offered.map_err(Error::from));
             }
             Command::Reclaim { device, allocations, ready, reply } => {
                 let reclaimed = self.reclaim(device, &allocations, ready)?;
                 let _ = reply.send(reclaimed);
             }
-            Command::Begin { device, turn } => drop(self.queue_use(device, turn)?),
+            Command::Begin { device, turn } => {
+                self.queue_use(device, turn)?;
+                self.vacate()?;
+            }
             Command::BeginFrame { device, allocations, turn, reply } => {
                 let begun = self.begin_frame(device, &allocations, turn)?;
                 let _ = reply.send(begun);
@@ -103,6 +109,11 @@ impl Worker {
             Command::Statistics(reply) => {
                 let _ = reply.send(Ok(self.vidmm.statistics()));
             }
+            Command::Allocations(reply) => {
+                let _ = reply.send(self.allocation_statistics());
+            }
+            Command::Name { allocation, name } => self.name(allocation, &name),
+            Command::Release { allocation, listed } => self.release(allocation, listed)?,
             // The next round finds out which have ended.
             Command::PagingEnded | Command::UseEnded => {}
             Command::Failed(error) => return Err(error.into()),
@@ -155,6 +166,7 @@ impl Worker {
             allocations: 0,
             on_trim: None,
             frames: None,
+            frame_count: 0,
             is_closing: false,
         };
         self.objects.devices.insert(device, record);
@@ -231,7 +243,17 @@ impl Worker {
             Ok(first) => {
                 self.objects.allocations.insert(
                     allocation,
-                    AllocationRecord { device, process, first, bytes, foreign, listed: 0, was_listed: false },
+                    AllocationRecord {
+                        device,
+                        process,
+                        first,
+                        bytes,
+                        foreign,
+                        listed: 0,
+                        is_offered: false,
+                        is_dropped: false,
+                        was_listed: false,
+                    },
                 );
                 if let Some(record) = self.objects.devices.get_mut(&device) {
                     record.allocations += 1;
@@ -246,127 +268,14 @@ impl Worker {
         }
     }
 
-    /// The worker's own failure, or else the answer to the caller.
-    fn make_resident(
-        &mut self,
-        device: DeviceId,
-        allocations: &[AllocationId],
-        flags: MakeResidentFlags,
-        ready: u64,
-    ) -> Result<Result<(), Error>, Error> {
-        for &allocation in allocations {
-            self.objects.allocations.entry(allocation).and_modify(|record| record.was_listed = true);
-            if let Some(frames) = self.frames_of(allocation) {
-                frames.expect_other_writers(allocation);
-            }
-        }
-        let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(())) };
-        record.ready.expect(ready);
-        let queue = record.queue;
-        let answer = loop {
-            let answer = self.vidmm.make_resident(queue, allocations, flags);
-            match &answer {
-                Err(MakeResidentError::NoMemory { reason, shortages, .. })
-                    if self.make_room(device, *reason, shortages)? => {}
-                _ => break answer,
-            }
-        };
-        if answer.is_ok() {
-            for &allocation in allocations {
-                self.objects.allocations.entry(allocation).and_modify(|record| record.listed += 1);
-            }
-        }
-        let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(())) };
-        match answer {
-            Ok(Residency::Pending { paging_fence_value }) => {
-                record.requests.push_back((paging_fence_value, ready));
-                return Ok(Ok(()));
-            }
-            _ => record.ready.come(&self.device, ready)?,
-        }
-        Ok(answer.map(drop).map_err(Error::from))
-    }
-
-    /// Frames of a device give up what a refusal of a call of the device misses, used longest ago first; and then, where the refusal is for
-    /// the budget of its process, those of the process's other devices. Returns whether any has.
-    fn make_room(&mut self, device: DeviceId, reason: NoMemoryReason, shortages: &[Shortage]) -> Result<bool, Error> {
-        let Self { objects, vidmm, .. } = self;
-        let process = objects.devices.get(&device).map(|record| record.process);
-        let is_of_process = matches!(
-            reason,
-            NoMemoryReason::OverBudget | NoMemoryReason::OverMaximumBudget | NoMemoryReason::OverShare
-        );
-        let may_help = |id, record: &DeviceRecord| id == device || is_of_process && Some(record.process) == process;
-        let mut devices: Vec<_> = objects.devices.iter_mut().filter(|(id, record)| may_help(**id, record)).collect();
-        devices.sort_by_key(|&(&id, _)| id != device);
-        for frames in devices.into_iter().filter_map(|(_, record)| record.frames.as_mut()) {
-            // The worker alone evicts what frames have brought in.
-            if frames.make_room(vidmm, shortages).map_err(|error| Error::Lost(error.to_string()))? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// The worker's own failure, or else the answer to the caller.
-    fn reclaim(
-        &mut self,
-        device: DeviceId,
-        allocations: &[AllocationId],
-        ready: u64,
-    ) -> Result<Result<Vec<ReclaimResult>, Error>, Error> {
-        let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(Vec::new())) };
-        record.ready.expect(ready);
-        let answer = self.vidmm.reclaim_allocations(&mut self.host, record.queue, allocations);
-        match answer {
-            Ok(Reclaimed { paging_fence_value, .. }) if paging_fence_value > 0 => {
-                record.requests.push_back((paging_fence_value, ready));
-            }
-            _ => record.ready.come(&self.device, ready)?,
-        }
-        Ok(answer.map(|reclaimed| reclaimed.results).map_err(Error::from))
-    }
-
     /// The list of the frames of an allocation's device.
-    fn frames_of(&mut self, allocation: AllocationId) -> Option<&mut FrameList> {
+    pub(super) fn frames_of(&mut self, allocation: AllocationId) -> Option<&mut FrameList> {
         let device = self.objects.allocations.get(&allocation)?.device;
         self.objects.devices.get_mut(&device)?.frames.as_mut()
     }
 
-    /// The worker's own failure, or else the answer to the caller.
-    fn begin_frame(
-        &mut self,
-        device: DeviceId,
-        allocations: &FrameAllocations,
-        turn: Turn,
-    ) -> Result<Result<(), Error>, Error> {
-        let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(())) };
-        if record.frames.is_none() {
-            if record.on_trim.is_none() {
-                self.vidmm.register_trim_notification(device)?;
-            }
-            let frames = FrameList::new(&mut self.vidmm, device, record.queue).map_err(CreateError::from)?;
-            record.frames = Some(frames);
-        }
-        while let Err(error) = self.bring_in(device, allocations) {
-            match error {
-                // Its own frames have given up all by then.
-                Error::MakeResident(MakeResidentError::NoMemory { reason, ref shortages, .. })
-                    if self.make_room(device, reason, shortages)? => {}
-                Error::Lost(reason) => return Err(Error::Lost(reason)),
-                refused => return Ok(Err(refused)),
-            }
-        }
-        let number = self.queue_use(device, turn)?;
-        let frames = self.objects.devices.get_mut(&device).and_then(|record| record.frames.as_mut());
-        if let (Some(frames), Some(number)) = (frames, number) {
-            frames.begun(number);
-        }
-        Ok(Ok(()))
-    }
-
     /// Brings in what a frame names.
-    fn bring_in(&mut self, device: DeviceId, allocations: &FrameAllocations) -> Result<(), Error> {
+    pub(super) fn bring_in(&mut self, device: DeviceId, allocations: &FrameAllocations) -> Result<(), Error> {
         let Self { objects, vidmm, .. } = self;
         let frames = objects.devices.get_mut(&device).and_then(|record| record.frames.as_mut());
         let Some(frames) = frames else { return Ok(()) };
@@ -380,7 +289,7 @@ impl Worker {
     }
 
     /// Begins a use. Returns its number, unless the device is gone.
-    fn queue_use(&mut self, device: DeviceId, turn: Turn) -> Result<Option<u64>, Error> {
+    pub(super) fn queue_use(&mut self, device: DeviceId, turn: Turn) -> Result<Option<u64>, Error> {
         let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(None) };
         if let Turn::Application { ready, .. } = turn {
             record.ready.expect(ready);

@@ -7,6 +7,7 @@ use vidmm_soft::LOCAL_SEGMENT;
 
 use super::super::command::LocalMemory;
 use super::super::error::Error;
+use super::vacating::Vacating;
 use super::{Retired, Worker};
 
 /// The time between two looks at what others leave.
@@ -33,6 +34,11 @@ pub(super) struct LocalLimit {
 impl LocalLimit {
     pub fn new(bytes: u64, now: Instant) -> Self {
         Self { bytes, pinned: 0, by_application: None, by_others: None, told: None, searched_at: None, looked: now }
+    }
+
+    /// The limit that the manager keeps.
+    pub fn told(&self) -> Option<u64> {
+        self.told
     }
 
     /// The least of the bounds, if that is less than there is.
@@ -96,21 +102,23 @@ impl Worker {
         let limit = self.limit.limit();
         if limit != self.limit.told {
             (self.limit.told, self.limit.searched_at) = (limit, None);
+            self.vacating = Vacating::default();
             self.vidmm.restrict_budget(MemorySegmentGroup::Local, limit);
         }
     }
 
     /// Gives the device back what is taken above the limit and holds nothing.
-    pub(super) fn give_memory_back(&mut self) {
+    pub(super) fn give_memory_back(&mut self) -> Result<(), Error> {
         let is_above = self.limit.told.is_some_and(|limit| self.local_memory().allocated > limit);
         // Paging alone empties memory: until more of it has ended, there is nothing that was not looked at.
         let has_news = self.limit.searched_at != Some(self.completed);
         if !is_above || !has_news || !self.paging.is_idle() || !self.paging_queue.is_empty() {
-            return;
+            return Ok(());
         }
         self.limit.searched_at = Some(self.completed);
-        let blocks = self.paging.memory().borrow_mut().take_unused(LOCAL_SEGMENT);
+        let blocks = self.paging.memory().borrow_mut().take_unused(LOCAL_SEGMENT)?;
         let submitted = self.device.submitted();
         self.graveyard.extend(blocks.into_iter().map(|block| (submitted, Retired::Block(block))));
+        Ok(())
     }
 }

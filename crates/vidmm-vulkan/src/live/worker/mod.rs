@@ -1,8 +1,11 @@
 //! The worker: the thread that owns the manager, the driver and the memory.
 
+mod allocations;
 mod calls;
 mod ends;
 mod limit;
+mod room;
+mod vacating;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,6 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use vidmm::contract::Packet;
+use vidmm::policy::PolicyChoice;
 use vidmm::{AllocationId, ContextId, DeviceId, Nanoseconds, Output, PAGE_SIZE, VidMm};
 use vidmm_runtime::HookedHost;
 use vidmm_soft::{CostModel, PAGING_ENGINE, SoftKmd};
@@ -26,6 +30,7 @@ use crate::sparse::SparseResource;
 use super::client::Status;
 use super::command::{Command, Trim, Turn};
 use super::error::Error;
+use super::names::Names;
 use super::objects::{AllocationRecord, Objects};
 use super::options::{Checked, manager_options};
 use super::paging::Paging;
@@ -33,6 +38,7 @@ use super::staging::Staging;
 use super::turns::{After, Begun, End, Turns};
 use super::watcher::Watcher;
 use limit::{GLANCE, LocalLimit};
+use vacating::Vacating;
 
 /// How long the worker waits for the queue, and for the last uses when it is to end.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -74,6 +80,9 @@ pub(super) struct Worker {
     /// Resources and memory that are gone, and when nothing uses them any more.
     graveyard: VecDeque<(Mark, Retired)>,
     limit: LocalLimit,
+    vacating: Vacating,
+    policy: PolicyChoice,
+    names: Arc<Names>,
     staging: Staging,
     /// The last points of semaphores whose devices are gone.
     free_points: Vec<Point>,
@@ -87,13 +96,14 @@ pub(super) struct Worker {
 /// The body of the worker's thread: says whether the adapter has started, and works until nobody uses it.
 pub(super) fn run(
     device: Arc<VulkanDevice>,
+    names: Arc<Names>,
     options: Checked,
     commands: Receiver<Command>,
     to_self: Sender<Command>,
     status: &Status,
     started: &Sender<Result<(), Error>>,
 ) {
-    let mut worker = match Worker::new(device, options, commands, to_self) {
+    let mut worker = match Worker::new(device, names, options, commands, to_self) {
         Ok(worker) => worker,
         Err(error) => {
             let _ = started.send(Err(error));
@@ -116,6 +126,7 @@ pub(super) fn run(
 impl Worker {
     fn new(
         device: Arc<VulkanDevice>,
+        names: Arc<Names>,
         options: Checked,
         commands: Receiver<Command>,
         to_self: Sender<Command>,
@@ -124,7 +135,7 @@ impl Worker {
         let memory = VulkanMemory::new(device.clone(), &config, options.rules(), Chunks::Reserved)?;
         let Parts { mut kmd, gpu, mut host, memory, .. } =
             Parts::new(memory, &config, CostModel::default(), Some(options.system()));
-        let vidmm = VidMm::start_adapter(manager_options(), &mut kmd, &mut host)?;
+        let vidmm = VidMm::start_adapter(manager_options(options.policy()), &mut kmd, &mut host)?;
         let now = Instant::now();
         Ok(Self {
             commands,
@@ -142,6 +153,9 @@ impl Worker {
             objects: Objects::default(),
             graveyard: VecDeque::new(),
             limit: LocalLimit::new(config.local_memory_bytes, now),
+            vacating: Vacating::default(),
+            policy: options.policy(),
+            names,
             staging: Staging::new(device.clone()),
             free_points: Vec::new(),
             device,
@@ -159,7 +173,7 @@ impl Worker {
         loop {
             self.glance_at_others();
             self.pump()?;
-            self.give_memory_back();
+            self.give_memory_back()?;
             if self.is_over() {
                 return Ok(());
             }
