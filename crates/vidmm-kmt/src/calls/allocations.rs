@@ -7,7 +7,7 @@ use vidmm::{
 };
 use vidmm_runtime::{AllocationDesc, AllocationSegments, CpuAccess};
 
-use super::invalid;
+use super::{invalid, refused};
 use crate::call::{AllocationInfo, Call, Memory, Reply};
 use crate::objects::{Allocation, Device, MadeResident, PagingQueue};
 use crate::rules::Rule;
@@ -49,7 +49,7 @@ impl Session {
                     for id in created {
                         vidmm.destroy_allocation(host, id, DestroyFlags::empty()).expect("it was created");
                     }
-                    return Err(Reply::refused(Status::NO_MEMORY, error));
+                    return Err(refused(Status::NO_MEMORY, error));
                 }
             }
         }
@@ -61,14 +61,16 @@ impl Session {
                 id,
                 size: info.size,
                 count: 0,
+                kinds: info.memory,
                 made_resident: MadeResident::default(),
+                evicted_by: None,
                 last_submission: 0,
                 locks: 0,
                 offered: None,
                 is_shared,
                 is_opened: false,
                 memory: 0,
-            })?;
+            });
             self.object::<Allocation>(handle)?.memory = handle;
             handles.push(handle);
         }
@@ -84,18 +86,19 @@ impl Session {
         self.allocation_ids(&handles)?;
         let progress = self.progress(device)?;
         for &handle in &handles {
-            let submitted = self.object::<Device>(device)?.submitted;
+            let &mut Device { submitted, submitted_by, .. } = self.object(device)?;
             let allocation = self.object::<Allocation>(handle)?.clone();
             let in_flight = if allocation.count > 0 { submitted } else { allocation.last_submission } > progress;
             if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && in_flight {
                 let text = format!("{handle:#x} is destroyed with AssumeNotInUse while work with it on the list runs");
-                self.find(Rule::DestroyedInUse, text, None);
+                self.find(Rule::DestroyedInUse, text, Some(submitted_by));
             }
             if !(allocation.is_shared && self.close_allocation(&allocation)?) {
                 let (vidmm, _, host) = self.runtime.borrow();
                 let flags = flags & DestroyFlags::ASSUME_NOT_IN_USE;
                 vidmm.destroy_allocation(host, allocation.id, flags).map_err(invalid)?;
             }
+            self.judge_given_back(handle);
             self.forget(handle);
         }
         if named.is_empty() && resource != 0 {
@@ -131,9 +134,9 @@ impl Session {
         };
         let locked = self.patiently(lock, |_, error| matches!(error, LockError::AllocationBusy));
         let _ = locked.map_err(|error| match error {
-            LockError::AllocationBusy => Reply::refused(Status::ALLOCATION_BUSY, error),
-            LockError::NotLockable => Reply::refused(Status::CANT_LOCK_MEMORY, error),
-            _ => invalid(error),
+            LockError::AllocationBusy => refused(Status::ALLOCATION_BUSY, error),
+            LockError::NotLockable => refused(Status::CANT_LOCK_MEMORY, error),
+            _ => refused(Status::INVALID_PARAMETER, error),
         })?;
         self.object::<Allocation>(allocation)?.locks += 1;
         Ok(Reply::default())

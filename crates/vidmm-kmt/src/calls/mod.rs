@@ -8,6 +8,7 @@ mod hw_queues;
 mod residency;
 mod semaphores;
 mod sharing;
+mod suspicions;
 mod updates;
 mod work;
 
@@ -29,14 +30,50 @@ fn invalid(reason: impl ToString) -> Reply {
     Reply::refused(Status::INVALID_PARAMETER, reason)
 }
 
+/// An error of the manager that may say that the device is in error (FLT-04).
+trait DeviceError: ToString {
+    fn is_device_in_error(&self) -> bool;
+}
+
+macro_rules! device_errors {
+    ($($error:ident),*) => {$(
+        impl DeviceError for vidmm::$error {
+            fn is_device_in_error(&self) -> bool {
+                matches!(self, Self::DeviceInError(_))
+            }
+        }
+    )*};
+}
+
+device_errors!(
+    CreateError,
+    EvictError,
+    LockError,
+    MakeResidentError,
+    MapError,
+    OfferError,
+    OpenError,
+    ReclaimError,
+    SubmitError
+);
+
+/// The answer to a call that the manager refused, where `status` says why if the device works.
+fn refused(status: Status, error: impl DeviceError) -> Reply {
+    Reply::refused(if error.is_device_in_error() { Status::DEVICE_REMOVED } else { status }, error)
+}
+
+fn invalid_unless_lost(error: impl DeviceError) -> Reply {
+    refused(Status::INVALID_PARAMETER, error)
+}
+
 impl Session {
     pub(crate) fn answer(&mut self, call: &Call) -> Answer {
+        self.room(self.handles_of(call))?;
         match *call {
-            Call::OpenAdapter => self.insert(Object::Adapter(Adapter)).map(|adapter| Reply::created([adapter])),
+            Call::OpenAdapter => Ok(Reply::created([self.insert(Object::Adapter(Adapter))])),
             Call::CloseAdapter { adapter } => {
                 self.object::<Adapter>(adapter)?;
-                let is_left = |object: &Object| matches!(object, Object::Device(of) if of.adapter == adapter);
-                self.judge_leaks("devices", is_left);
+                self.judge_leaks(adapter, "devices", |_| true);
                 self.forget(adapter);
                 Ok(Reply::default())
             }
@@ -68,7 +105,7 @@ impl Session {
             }
             Call::CreateAllocation { device, resource, creates_resource, is_shared, ref allocations } => {
                 let resource = if creates_resource {
-                    self.insert(Object::Resource(Resource { device, is_shared, allocations: Vec::new() }))?
+                    self.insert(Object::Resource(Resource { device, is_shared, allocations: Vec::new() }))
                 } else {
                     resource
                 };
@@ -127,7 +164,10 @@ impl Session {
                     .into_iter()
                     .find(|&known| known as u32 == priority)
                     .ok_or_else(|| invalid("there is no such priority of offers"))?;
-                self.runtime.vidmm().offer_allocations(id, &ids, priority, OfferFlags::empty()).map_err(invalid)?;
+                self.runtime
+                    .vidmm()
+                    .offer_allocations(id, &ids, priority, OfferFlags::empty())
+                    .map_err(invalid_unless_lost)?;
                 self.note_offered(allocations, true)?;
                 self.gave_back(device);
                 Ok(Reply::default())
@@ -209,7 +249,7 @@ impl Session {
             Call::RegisterTrimNotification { device } => {
                 let id = self.object::<Device>(device)?.id;
                 let notification = self.runtime.vidmm().register_trim_notification(id).map_err(invalid)?;
-                let handle = self.insert(Object::TrimNotification(TrimNotification { device, id: notification }))?;
+                let handle = self.insert(Object::TrimNotification(TrimNotification { device, id: notification }));
                 self.notifications.insert(notification, handle);
                 Ok(Reply::created([handle]))
             }
@@ -225,7 +265,8 @@ impl Session {
             Call::GiveUpWaiting { ref fences } => {
                 let waits = fences.iter().map(|of| format!("{:#x} at {}", of.fence, of.value));
                 let text = format!("nothing signals {}", Vec::from_iter(waits).join(", "));
-                self.find(Rule::NeverSignalled, text, None);
+                let made = fences.first().and_then(|of| self.handles.added_by(of.fence));
+                self.find(Rule::NeverSignalled, text, made);
                 Err(Reply::refused(Status::DEVICE_REMOVED, "the wait has not ended"))
             }
             Call::TimePasses { until } => {
@@ -237,21 +278,44 @@ impl Session {
         }
     }
 
+    /// The most handles that a call makes.
+    fn handles_of(&self, call: &Call) -> usize {
+        match *call {
+            Call::OpenAdapter
+            | Call::CreateDevice { .. }
+            | Call::CreateContext { .. }
+            | Call::CreateMonitoredFence { .. }
+            | Call::CreateSemaphore { .. }
+            | Call::OpenSyncObject { .. }
+            | Call::RegisterTrimNotification { .. } => 1,
+            Call::CreatePagingQueue { .. } => 2,
+            Call::CreateHwQueue { .. } => 3,
+            Call::CreateAllocation { ref allocations, .. } => 1 + allocations.len(),
+            Call::OpenResource { resource, .. } => 1 + self.of_resource(resource).map_or(0, |of| of.len()),
+            _ => 0,
+        }
+    }
+
     /// Removes an object, and all that the session knows by the object.
     fn forget(&mut self, handle: u32) {
-        match self.handles.remove(handle, self.call) {
+        let removed = self.handles.remove(handle, self.call);
+        if let Some(owner) = removed.as_ref().ok().and_then(Object::owner) {
+            self.owned.remove(&(owner, handle));
+        }
+        match removed {
             Ok(Object::Allocation(of)) => {
-                self.addresses.forget(handle);
+                self.addresses.forget(handle, self.call);
                 if let Ok(Object::Resource(resource)) = self.handles.get_mut(of.resource) {
                     resource.allocations.retain(|&other| other != handle);
                 }
                 let is_same = |other: &Object| matches!(other, Object::Allocation(other) if other.memory == of.memory);
-                if !of.is_opened || !self.handles.iter().any(|(_, other)| is_same(other)) {
+                if !of.is_opened || !self.handles.iter().any(is_same) {
                     self.gone.push(of.memory);
                 }
             }
             Ok(Object::PagingQueue(queue)) => {
                 self.queues.remove(&queue.id);
+                self.unshown.remove(&handle);
                 self.free_slots.push(queue.slot);
             }
             Ok(Object::Resource(_)) => self.gone.push(handle),

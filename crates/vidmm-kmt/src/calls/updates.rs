@@ -29,6 +29,7 @@ impl Session {
         let end = fence.value.checked_add(1).ok_or_else(|| invalid("the fence cannot rise any more"))?;
         self.monitored(fence.fence, end)?;
         if self.object::<Device>(device)?.companion.is_none() {
+            self.room(2)?;
             let companion = self.create_paging_queue(device, 0)?.handle();
             self.object::<Device>(device)?.companion = Some(companion);
         }
@@ -44,7 +45,7 @@ impl Session {
             let (base, size) = operation.destination();
             let mapped = self.mapped_by(operation);
             for (base, Mapping { size, .. }) in self.addresses.parts_in(base, size) {
-                self.addresses.free(base, size);
+                self.addresses.free(base, size, self.call);
                 parts.push_back(Part::Unmap { base, size });
             }
             for (base, mapping) in mapped {

@@ -152,6 +152,7 @@ impl Client {
             let reply = self.session.call(&call);
             assert!(reply.status.is_success(), "{call:?}: {reply:?}");
         }
+        self.session.end();
         self.session.findings().iter().map(|finding| finding.rule).collect()
     }
 }
