@@ -321,7 +321,7 @@ impl Session {
                 (format!("{handle:#x} is no {wanted} any more: it was destroyed"), Some(call))
             }
             Some(Dead::Unknown) => (format!("{handle:#x} is no handle; the call wants a {wanted}"), None),
-            None => (format!("{handle:#x} is no {wanted}"), None),
+            None => (format!("{handle:#x} is no {wanted}"), self.handles.added_by(handle)),
         };
         self.find(Rule::DeadHandle, text.clone(), since);
         Reply::refused(Status::INVALID_HANDLE, text)
@@ -351,9 +351,20 @@ impl Session {
         Ok(self.handles.get_mut(handle).ok().and_then(T::of).expect("it was looked up"))
     }
 
-    /// The manager's allocations of a list of handles.
-    pub(crate) fn allocation_ids(&mut self, handles: &[u32]) -> Result<Vec<AllocationId>, Reply> {
-        handles.iter().map(|&handle| self.object::<Allocation>(handle).map(|allocation| allocation.id)).collect()
+    /// The manager's allocations of a list of handles, which are handles of a device.
+    pub(crate) fn allocation_ids(&mut self, device: u32, handles: &[u32]) -> Result<Vec<AllocationId>, Reply> {
+        handles.iter().map(|&handle| self.allocation_of(device, handle).map(|allocation| allocation.id)).collect()
+    }
+
+    /// The allocation that a handle of a device names.
+    pub(crate) fn allocation_of(&mut self, device: u32, handle: u32) -> Result<&mut Allocation, Reply> {
+        let owner = self.object::<Allocation>(handle)?.device;
+        if owner != device {
+            let text = format!("{handle:#x} is an allocation of {owner:#x}, and the call is for {device:#x}");
+            self.find(Rule::DeadHandle, text.clone(), self.handles.added_by(handle));
+            return Err(Reply::refused(Status::INVALID_HANDLE, text));
+        }
+        self.object(handle)
     }
 
     /// A new handle.

@@ -59,8 +59,8 @@ impl Session {
         else {
             unreachable!("the caller has looked");
         };
-        let queue = self.object::<PagingQueue>(paging_queue)?.id;
-        let &mut Allocation { id, size: whole, .. } = self.object(allocation)?;
+        let &mut PagingQueue { device, id: queue, .. } = self.object(paging_queue)?;
+        let &mut Allocation { id, size: whole, .. } = self.allocation_of(device, allocation)?;
         let size = if size == 0 { whole.saturating_sub(offset).next_multiple_of(4096) } else { size };
         let mapping = Mapping { size, allocation, offset, access: access(protection, driver_protection) };
         let (base, mapped) = self.at_free_addresses(base, (minimum, maximum), size, |session, base| {

@@ -83,7 +83,7 @@ impl Session {
             [] if resource != 0 => self.of_resource(resource)?,
             _ => named.to_vec(),
         };
-        self.allocation_ids(&handles)?;
+        self.allocation_ids(device, &handles)?;
         let progress = self.progress(device)?;
         for &handle in &handles {
             let &mut Device { submitted, submitted_by, .. } = self.object(device)?;
@@ -115,7 +115,8 @@ impl Session {
         else {
             unreachable!("the caller has looked");
         };
-        let (queue, id) = (self.object::<PagingQueue>(paging_queue)?.id, self.object::<Allocation>(allocation)?.id);
+        let &mut PagingQueue { device, id: queue, .. } = self.object(paging_queue)?;
+        let id = self.allocation_of(device, allocation)?.id;
         let update = UpdateAllocationProperty {
             supported_segment_set: supported_segment_set.map(SegmentSet),
             preferred_segment: preferred_segments.map(|ids| SegmentPreference::of(ids.map(SegmentId))),
@@ -127,7 +128,7 @@ impl Session {
 
     /// Locks an allocation. Time passes while the content is on its way (RES-80).
     pub(super) fn lock(&mut self, device: u32, allocation: u32) -> Answer {
-        let (of, id) = (self.object::<Device>(device)?.id, self.object::<Allocation>(allocation)?.id);
+        let (of, id) = (self.object::<Device>(device)?.id, self.allocation_of(device, allocation)?.id);
         let lock = |session: &mut Self| {
             let (vidmm, _, host) = session.runtime.borrow();
             vidmm.lock(host, of, id)

@@ -16,9 +16,7 @@ use vidmm::{MemorySegmentGroup, OfferFlags, OfferPriority, QueryStatistics, Segm
 use vidmm_soft::LOCAL_SEGMENT;
 
 use crate::call::{Call, FenceValue, Reply};
-use crate::objects::{
-    Adapter, Allocation, Context, Device, Fence, FenceOf, HwQueue, Object, Resource, TrimNotification,
-};
+use crate::objects::{Adapter, Context, Device, Fence, FenceOf, HwQueue, Object, Resource, TrimNotification};
 use crate::rules::Rule;
 use crate::session::{Answer, Session};
 use crate::status::Status;
@@ -124,8 +122,8 @@ impl Session {
             Call::DestroyAllocation { device, resource, ref allocations, flags } => {
                 self.destroy_allocations(device, resource, allocations, flags)
             }
-            Call::SetAllocationPriority { ref allocations, ref priorities, .. } => {
-                let ids = self.allocation_ids(allocations)?;
+            Call::SetAllocationPriority { device, ref allocations, ref priorities } => {
+                let ids = self.allocation_ids(device, allocations)?;
                 for (id, &priority) in ids.into_iter().zip(priorities) {
                     self.runtime.vidmm().set_allocation_priority(id, priority).map_err(invalid)?;
                 }
@@ -133,14 +131,13 @@ impl Session {
             }
             Call::UpdateAllocationProperty { .. } => self.update_allocation_property(call),
             Call::InvalidateCache { device, allocation, offset, length } => {
-                self.object::<Device>(device)?;
-                let size = self.object::<Allocation>(allocation)?.size;
+                let size = self.allocation_of(device, allocation)?.size;
                 // The model's memory is coherent, so nothing is to be done (RES-85).
                 let is_inside = offset.checked_add(length).is_some_and(|end| end <= size);
                 if is_inside { Ok(Reply::default()) } else { Err(invalid("the range is not inside the allocation")) }
             }
-            Call::QueryAllocationResidency { ref allocations, .. } => {
-                let ids = self.allocation_ids(allocations)?;
+            Call::QueryAllocationResidency { device, ref allocations } => {
+                let ids = self.allocation_ids(device, allocations)?;
                 let status = |id| self.runtime.vidmm().query_allocation_residency(id).map_err(invalid);
                 let statuses = ids.into_iter().map(status).collect::<Result<Vec<_>, _>>()?;
                 // WDDM counts the statuses from 1.
@@ -159,7 +156,7 @@ impl Session {
             }
             Call::Evict { device, ref allocations, flags } => self.evict(device, allocations, flags),
             Call::OfferAllocations { device, ref allocations, priority } => {
-                let (id, ids) = (self.object::<Device>(device)?.id, self.allocation_ids(allocations)?);
+                let (id, ids) = (self.object::<Device>(device)?.id, self.allocation_ids(device, allocations)?);
                 let priority = [OfferPriority::Low, OfferPriority::Normal, OfferPriority::High, OfferPriority::Auto]
                     .into_iter()
                     .find(|&known| known as u32 == priority)
@@ -174,8 +171,8 @@ impl Session {
             }
             Call::ReclaimAllocations { paging_queue, ref allocations } => self.reclaim(paging_queue, allocations),
             Call::Lock { device, allocation } => self.lock(device, allocation),
-            Call::Unlock { allocation, .. } => {
-                let record = self.object::<Allocation>(allocation)?;
+            Call::Unlock { device, allocation } => {
+                let record = self.allocation_of(device, allocation)?;
                 let id = record.id;
                 record.locks = record.locks.saturating_sub(1);
                 let (vidmm, _, host) = self.runtime.borrow();

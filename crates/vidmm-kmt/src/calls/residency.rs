@@ -40,7 +40,7 @@ impl Session {
 
     pub(super) fn make_resident(&mut self, paging_queue: u32, handles: &[u32], flags: u32) -> Answer {
         let &mut PagingQueue { device, id: queue, .. } = self.object(paging_queue)?;
-        let ids = self.allocation_ids(handles)?;
+        let ids = self.allocation_ids(device, handles)?;
         let flags = MakeResidentFlags::from_bits(flags).ok_or_else(|| invalid("there are no such flags"))?;
         let is_final = flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER);
         if flags == MakeResidentFlags::MUST_SUCCEED {
@@ -145,7 +145,7 @@ impl Session {
 
     pub(super) fn evict(&mut self, device: u32, handles: &[u32], flags: u32) -> Answer {
         let id = self.object::<Device>(device)?.id;
-        let ids = self.allocation_ids(handles)?;
+        let ids = self.allocation_ids(device, handles)?;
         let flags = EvictFlags::from_bits(flags).ok_or_else(|| invalid("there are no such flags"))?;
         match self.runtime.vidmm().evict(id, &ids, flags) {
             Ok(num_bytes_to_trim) => {
@@ -182,8 +182,8 @@ impl Session {
     }
 
     pub(super) fn reclaim(&mut self, paging_queue: u32, handles: &[u32]) -> Answer {
-        let queue = self.object::<PagingQueue>(paging_queue)?.id;
-        let ids = self.allocation_ids(handles)?;
+        let &mut PagingQueue { device, id: queue, .. } = self.object(paging_queue)?;
+        let ids = self.allocation_ids(device, handles)?;
         let (vidmm, _, host) = self.runtime.borrow();
         let reclaimed = vidmm.reclaim_allocations(host, queue, &ids).map_err(invalid_unless_lost)?;
         self.note_offered(handles, false)?;

@@ -64,6 +64,28 @@ fn a_dead_handle_is_named_with_the_call_that_destroyed_the_object() {
     assert_eq!(client.end(), [Rule::DeadHandle, Rule::DeadHandle]);
 }
 
+/// Before, DestroyAllocation destroyed an allocation of any device.
+#[test]
+fn a_handle_of_another_device_is_named_with_the_call_that_gave_it() {
+    let mut client = Client::small();
+    let (allocation, _) = client.ready(MIB);
+    let (device, allocations) =
+        (client.call(Call::CreateDevice { adapter: client.adapter }).handle(), vec![allocation]);
+    let paging_queue = client.call(Call::CreatePagingQueue { device, priority: 0 }).handle();
+    let calls = [
+        Call::Evict { device, allocations: allocations.clone(), flags: 0 },
+        Call::Lock { device, allocation },
+        Call::MakeResident { paging_queue, allocations: allocations.clone(), flags: 0 },
+        Call::DestroyAllocation { device, resource: 0, allocations, flags: 0 },
+    ];
+    for call in calls {
+        assert_eq!(client.call(call).status, Status::INVALID_HANDLE);
+    }
+    client.call(Call::DestroyDevice { device });
+    assert!(client.session.findings().iter().all(|of| of.since == Some(6)));
+    assert_eq!(client.end(), [Rule::DeadHandle; 4]);
+}
+
 /// Before, closing a device as an adapter removed the device.
 #[test]
 fn a_handle_of_another_kind_removes_nothing() {
