@@ -200,7 +200,12 @@ impl Session {
 
     /// Lets time pass to the next step.
     pub(crate) fn pass_time(&mut self) {
-        let until = (self.now() / QUANTUM + 1) * QUANTUM;
+        self.pass_time_until(self.now() + 1);
+    }
+
+    /// Lets time pass to the first step that is not before a moment.
+    pub(crate) fn pass_time_until(&mut self, moment: u64) {
+        let until = moment.next_multiple_of(QUANTUM);
         while self.now() < until {
             let arrival = self.neighbour.next_arrival.filter(|&at| at > self.now());
             self.runtime.advance(Some(arrival.map_or(until, |at| at.min(until))));

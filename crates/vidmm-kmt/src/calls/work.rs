@@ -6,7 +6,7 @@ use vidmm_runtime::KernelCommand;
 use super::invalid_unless_lost;
 use crate::call::Reply;
 use crate::faults::FaultKind;
-use crate::objects::{Allocation, Context, Device, Object, Owed, PagingQueue};
+use crate::objects::{Allocation, Context, Device, Object, Owed};
 use crate::rules::Rule;
 use crate::session::{Answer, PATIENCE, Session};
 
@@ -36,7 +36,7 @@ impl Session {
         let device = self.object::<Context>(context)?.device;
         self.judge_commands(device, commands);
         self.judge_updates(context, commands);
-        self.judge_fences(context)?;
+        self.judge_fences(context);
         self.judge_trim(device);
         self.judge_kept(device, commands);
         if !self.notifications.is_empty() && self.strikes(FaultKind::Trim) {
@@ -57,6 +57,8 @@ impl Session {
         if self.settings.null_hardware {
             // The driver takes the work for done. The work is done, unless a fence or paging holds the work up.
             let number = self.object::<Device>(device)?.submitted;
+            // The GPU begins the work a little later, so the work ends in the step behind.
+            self.pass_time_until(self.now() + self.settings.work + 1);
             self.await_progress(device, number, HELD_UP)?;
         }
         Ok(reply)
@@ -112,15 +114,14 @@ impl Session {
     }
 
     /// The paging fences of earlier calls must be reached, or be waited for by the context (RES-12, GVA-50).
-    fn judge_fences(&mut self, context: u32) -> Result<(), Reply> {
-        let of = self.object::<Context>(context)?;
-        let (device, awaited) = (of.device, of.awaited.clone());
+    fn judge_fences(&mut self, context: u32) {
+        let Ok(Object::Context(of)) = self.handles.get(context) else { return };
+        let Ok(Object::Device(device)) = self.handles.get(of.device) else { return };
         let mut owed = Vec::new();
-        for handle in self.object::<Device>(device)?.queues.clone() {
-            let queue = self.object::<PagingQueue>(handle)?;
-            let (slot, of_queue) = (queue.slot, queue.owed.clone());
-            let reached = self.values[slot].max(awaited.get(&handle).copied().unwrap_or(0));
-            owed.extend(of_queue.into_iter().filter(|(_, owed)| owed.value > reached));
+        for handle in &device.queues {
+            let Ok(Object::PagingQueue(queue)) = self.handles.get(*handle) else { continue };
+            let reached = self.values[queue.slot].max(of.awaited.get(handle).copied().unwrap_or(0));
+            owed.extend(queue.owed.iter().filter(|(_, owed)| owed.value > reached).map(|(&of, &owed)| (of, owed)));
         }
         for (function, Owed { value, call, allocation }) in owed {
             let rule = match function {
@@ -132,6 +133,5 @@ impl Session {
             );
             self.find(rule, text, Some(call));
         }
-        Ok(())
     }
 }
