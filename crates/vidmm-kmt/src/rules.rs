@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
-    /// KMT-01: work is submitted before MakeResident's paging fence was waited for (RES-12).
+    /// KMT-01: work is submitted before MakeResident's paging fence was waited for (RES-11).
     SubmittedBeforeResident,
     /// KMT-02: work is submitted before MapGpuVirtualAddress's paging fence was waited for (GVA-50), or an update's fence (GVA-55).
     SubmittedBeforeMapped,

@@ -123,8 +123,10 @@ impl Session {
         };
         let wanted = Vec::from_iter(named.iter().filter_map(kinds));
         let makes_room = |of: &Allocation| {
-            let apart = [of.kinds, Memory::LocalOrSystem];
-            of.locks == 0 && wanted.iter().any(|kinds| apart.contains(kinds) || of.kinds == Memory::LocalOrSystem)
+            let is_either = |kinds: Memory| kinds == Memory::LocalOrSystem;
+            of.locks == 0
+                && of.offered.is_none()
+                && wanted.iter().any(|&kinds| kinds == of.kinds || is_either(kinds) || is_either(of.kinds))
         };
         let idle = self.listed(device).filter(|(handle, of)| makes_room(of) && !named.contains(handle));
         Ok(idle.map(|(handle, _)| handle).collect())

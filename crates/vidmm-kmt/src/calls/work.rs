@@ -113,7 +113,7 @@ impl Session {
         self.listed(device).map(|(_, of)| of).find(is_listed)
     }
 
-    /// The paging fences of earlier calls must be reached, or be waited for by the context (RES-12, GVA-50).
+    /// The paging fences of earlier calls must be reached, or be waited for by the context (RES-11, GVA-50).
     fn judge_fences(&mut self, context: u32) {
         let Ok(Object::Context(of)) = self.handles.get(context) else { return };
         let Ok(Object::Device(device)) = self.handles.get(of.device) else { return };

@@ -153,6 +153,20 @@ fn idle_allocations_of_another_memory_are_no_room() {
     assert_eq!(client.end(), []);
 }
 
+/// KMT-06: what is offered is given back already.
+#[test]
+fn offered_allocations_are_not_idle() {
+    let mut client = Client::with_faults(&["refuse@2"]);
+    let (used, commands) = client.ready(MIB);
+    client.submit(commands);
+    client.finish();
+    client.call(Call::OfferAllocations { device: client.device, allocations: vec![used], priority: 1 });
+    let other = client.create(MIB);
+    assert_eq!(client.make_resident(other, 0).status, Status::NO_MEMORY);
+    assert!(client.make_resident(other, CANT_TRIM_FURTHER).status.is_success());
+    assert_eq!(client.end(), []);
+}
+
 /// KMT-07: a trim takes nothing back for good if the allocation is resident again for its work.
 #[test]
 fn an_unused_allocation_may_be_trimmed_and_made_resident_again() {
