@@ -1,6 +1,6 @@
 //! Legal calls near to a mistake have no finding: a case for each rule.
 
-use vidmm_kmt::{AllocationInfo, Call, FenceValue, Memory, Settings, Status};
+use vidmm_kmt::{Call, FenceValue, Memory, Settings, Status};
 
 use crate::client::{ASSUME_NOT_IN_USE, CANT_TRIM_FURTHER, Client, MIB, MUST_SUCCEED, small};
 
@@ -141,11 +141,7 @@ fn a_client_that_has_trimmed_before_is_trusted() {
 #[test]
 fn idle_allocations_of_another_memory_are_no_room() {
     let mut client = Client::with_faults(&["refuse@2"]);
-    let allocations = vec![AllocationInfo { size: MIB, memory: Memory::System, lockable: true }];
-    let (device, resource) = (client.device, 0);
-    let create = Call::CreateAllocation { device, resource, creates_resource: false, is_shared: false, allocations };
-    let system = client.call(create).handles[1];
-    client.alive.push(system);
+    let system = client.create_in(Memory::System, MIB);
     assert!(client.make_resident(system, 0).status.is_success());
     let local = client.create(MIB);
     assert_eq!(client.make_resident(local, 0).status, Status::NO_MEMORY);

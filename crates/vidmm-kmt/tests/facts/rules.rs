@@ -1,6 +1,6 @@
 //! Each mistake of a client is named by its rule, with the earlier call.
 
-use vidmm_kmt::{AllocationInfo, Call, FaultKind, FenceValue, Memory, Neighbour, Reply, Rule, Settings, Status};
+use vidmm_kmt::{Call, FaultKind, FenceValue, Memory, Neighbour, Reply, Rule, Settings, Status};
 
 use crate::client::{ASSUME_NOT_IN_USE, CANT_TRIM_FURTHER, Client, MIB, MUST_SUCCEED, small};
 
@@ -295,10 +295,7 @@ fn a_device_whose_work_hangs_is_lost_and_its_waits_end() {
     assert_eq!(client.finish().status, Status::SUCCESS);
     assert_eq!(client.call(state).value(), 4);
     assert_eq!(client.submit(commands).status, Status::DEVICE_REMOVED);
-    let allocations = vec![AllocationInfo { size: MIB, memory: Memory::Local, lockable: true }];
-    let (device, resource, creates_resource, is_shared) = (client.device, 0, false, false);
-    let create = Call::CreateAllocation { device, resource, creates_resource, is_shared, allocations };
-    assert_eq!(client.call(create).status, Status::DEVICE_REMOVED);
+    assert_eq!(client.call(client.creation(Memory::Local, &[MIB])).status, Status::DEVICE_REMOVED);
     assert_eq!(client.end(), []);
 }
 
@@ -308,10 +305,8 @@ fn a_call_without_room_for_its_handles_makes_none() {
     let mut client = Client::small();
     while client.call(Call::OpenAdapter).status == Status::SUCCESS {}
     client.call(Call::DestroySynchronizationObject { fence: client.fence });
-    let (device, resource) = (client.device, 0);
-    let allocations = vec![AllocationInfo { size: MIB, memory: Memory::Local, lockable: true }; 2];
-    let create = Call::CreateAllocation { device, resource, creates_resource: false, is_shared: false, allocations };
-    assert_eq!(client.call(create).status, Status::INSUFFICIENT_RESOURCES);
+    let device = client.device;
+    assert_eq!(client.call(client.creation(Memory::Local, &[MIB; 2])).status, Status::INSUFFICIENT_RESOURCES);
     assert_eq!(client.call(Call::CreatePagingQueue { device, priority: 0 }).status, Status::INSUFFICIENT_RESOURCES);
     let fence = Call::CreateMonitoredFence { device, initial_value: 0, is_shared: false };
     assert_eq!(client.call(fence).status, Status::SUCCESS);
