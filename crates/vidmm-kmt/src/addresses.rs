@@ -17,7 +17,7 @@ pub(crate) struct Addresses {
     reserved: BTreeMap<u64, u64>,
     /// The ranges that are neither mapped nor reserved, and have an address to choose: the first address, and the end.
     gaps: BTreeMap<u64, u64>,
-    /// What was mapped last at addresses where nothing is mapped: the end, the allocation, and the number of the call that freed it.
+    /// Mappings that were freed, by the first address: the end, the allocation, and the number of the call.
     was: BTreeMap<u64, (u64, u32, u64)>,
 }
 

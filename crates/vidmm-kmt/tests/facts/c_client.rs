@@ -46,7 +46,7 @@ fn run(program: &Path, settings: &Settings) -> std::process::Output {
         .expect("the program runs")
 }
 
-/// What each client begins with.
+/// The begin of each client.
 const PRELUDE: &str = r#"
     #define _GNU_SOURCE
     #include <fcntl.h>

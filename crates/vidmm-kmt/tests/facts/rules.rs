@@ -145,7 +145,7 @@ fn a_client_that_trims_nothing_after_a_refusal_is_named() {
     assert_eq!(client.end(), [Rule::NothingTrimmed]);
 }
 
-/// What earlier work has used is idle, but for the commands of the next work.
+/// The commands of the next work are not idle. Other allocations that earlier work has used are idle.
 #[test]
 fn allocations_that_are_kept_are_named_when_work_does_not_need_them() {
     let mut client = Client::with_faults(&["refuse@3"]);
