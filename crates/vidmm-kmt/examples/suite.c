@@ -366,28 +366,27 @@ static double nanoseconds(struct timespec from)
 	return (to.tv_sec - from.tv_sec) * 1e9 + (to.tv_nsec - from.tv_nsec);
 }
 
+#define TIMED(what, call) \
+	do { \
+		enum { CALLS = 100000 }; \
+		struct timespec from; \
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from); \
+		for (int i = 0; i < CALLS; i++) \
+			call; \
+		printf("        %s: %.0f ns\n", what, nanoseconds(from) / CALLS); \
+	} while (0)
+
 static void speed(void)
 {
-	enum { CALLS = 100000 };
-	struct timespec from;
 	D3DKMT_HANDLE a = create(MIB);
+	D3DGPU_VIRTUAL_ADDRESS commands = map(a);
 	make_resident(a, 0, 0);
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
-	for (int i = 0; i < CALLS; i++)
-		make_resident(a, 0, 0);
-	printf("        MakeResident of a resident list: %.0f ns\n", nanoseconds(from) / CALLS);
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
-	for (int i = 0; i < CALLS; i++)
-		evict(a);
-	printf("        Evict: %.0f ns\n", nanoseconds(from) / CALLS);
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
-	for (int i = 0; i < CALLS; i++)
-		memory_info();
-	printf("        QueryVideoMemoryInfo: %.0f ns\n", nanoseconds(from) / CALLS);
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
-	for (int i = 0; i < CALLS; i++)
-		destroy(create(65536));
-	printf("        CreateAllocation2 and DestroyAllocation2: %.0f ns\n", nanoseconds(from) / CALLS);
+	TIMED("MakeResident of a resident list", make_resident(a, 0, 0));
+	TIMED("SubmitCommand and SignalSynchronizationObjectFromGpu", submit(commands));
+	wait_for(fence, signalled);
+	TIMED("Evict", evict(a));
+	TIMED("QueryVideoMemoryInfo", memory_info());
+	TIMED("CreateAllocation2 and DestroyAllocation2", destroy(create(65536)));
 	evict(a);
 	destroy(a);
 }

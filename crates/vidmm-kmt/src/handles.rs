@@ -20,6 +20,8 @@ pub(crate) struct Handles<T> {
 struct Slot<T> {
     generation: u32,
     object: Option<T>,
+    /// The number of the call that added the object.
+    added_by: u64,
     /// The number of the call that removed the last object.
     removed_by: u64,
 }
@@ -40,18 +42,23 @@ impl<T> Default for Handles<T> {
 }
 
 impl<T> Handles<T> {
-    /// Adds an object. None if there are no more handles.
-    pub fn insert(&mut self, object: T) -> Option<u32> {
+    /// How many objects can be added.
+    pub fn room(&self) -> usize {
+        (1 << INDEX_BITS) - self.slots.len() + self.free.len()
+    }
+
+    /// Adds an object, by the call of a number. None if there are no more handles.
+    pub fn insert(&mut self, object: T, call: u64) -> Option<u32> {
         let index = match self.free.pop_front() {
             Some(index) => index,
             None if self.slots.len() >> INDEX_BITS == 0 => {
-                self.slots.push(Slot { generation: 0, object: None, removed_by: 0 });
+                self.slots.push(Slot { generation: 0, object: None, added_by: 0, removed_by: 0 });
                 self.slots.len() as u32 - 1
             }
             None => return None,
         };
         let slot = &mut self.slots[index as usize];
-        slot.object = Some(object);
+        (slot.object, slot.added_by) = (Some(object), call);
         Some(MARK | slot.generation << INDEX_BITS | index)
     }
 
@@ -67,6 +74,11 @@ impl<T> Handles<T> {
         self.slots[index].object.as_mut().ok_or(dead)
     }
 
+    /// The number of the call that added the object of a handle.
+    pub fn added_by(&self, handle: u32) -> Option<u64> {
+        self.slot(handle).ok().map(|index| self.slots[index].added_by)
+    }
+
     /// Removes the object of a handle, by the call of a number.
     pub fn remove(&mut self, handle: u32, call: u64) -> Result<T, Dead> {
         let index = self.slot(handle)?;
@@ -79,13 +91,9 @@ impl<T> Handles<T> {
         Ok(object)
     }
 
-    /// All objects with their handles, in the order of the slots.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        let slots = self.slots.iter().enumerate();
-        slots.filter_map(|(index, slot)| {
-            let handle = MARK | slot.generation << INDEX_BITS | index as u32;
-            slot.object.as_ref().map(|object| (handle, object))
-        })
+    /// All objects, in the order of the slots.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().filter_map(|slot| slot.object.as_ref())
     }
 
     fn slot(&self, handle: u32) -> Result<usize, Dead> {
@@ -110,11 +118,11 @@ mod tests {
     #[test]
     fn a_dead_handle_names_the_call_that_removed_the_object() {
         let mut handles = Handles::default();
-        let first = handles.insert('a').expect("there is room");
-        assert_eq!(handles.get(first), Ok(&'a'));
+        let first = handles.insert('a', 3).expect("there is room");
+        assert_eq!((handles.get(first), handles.added_by(first)), (Ok(&'a'), Some(3)));
         assert_eq!(handles.remove(first, 7), Ok('a'));
         assert_eq!(handles.get(first), Err(Dead::RemovedBy(7)));
-        let second = handles.insert('b').expect("there is room");
+        let second = handles.insert('b', 8).expect("there is room");
         assert_ne!(first, second);
         assert_eq!(handles.remove(first, 9), Err(Dead::RemovedBy(7)));
         assert_eq!(handles.get(second), Ok(&'b'));
@@ -124,7 +132,7 @@ mod tests {
     #[test]
     fn the_last_handle_is_followed_by_none() {
         let mut handles = Handles::default();
-        assert!((0..1 << 20).all(|number| handles.insert(number).is_some()));
-        assert_eq!(handles.insert(0), None);
+        assert!((0..1 << 20).all(|number| handles.insert(number, 1).is_some()));
+        assert_eq!((handles.insert(0, 1), handles.room()), (None, 0));
     }
 }

@@ -179,6 +179,7 @@ pub fn replay(path: &Path, events: bool, mut watch: impl FnMut(&mut Session)) ->
             difference = Some((line.n, line.reply, reply));
         }
     }
+    session.end();
     let calls = by_name.values().map(|of| of.calls).sum();
     let findings = session.findings().to_vec();
     let neighbour_error = session.neighbour_error().map(str::to_owned);

@@ -1,11 +1,11 @@
 //! The objects of a client.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vidmm::{AllocationId, ContextId, DeviceId, FenceValueDesc, MonitoredFenceId, PagingQueueId, TrimNotificationId};
 
 use crate::addresses::Mapping;
-use crate::call::FenceValue;
+use crate::call::{FenceValue, Memory};
 
 /// An object that a handle names.
 #[derive(Debug)]
@@ -23,10 +23,11 @@ pub(crate) enum Object {
 }
 
 impl Object {
-    /// The device of the object; none for adapters and devices.
-    pub fn device(&self) -> Option<u32> {
+    /// The device of the object, or the adapter of a device; none for adapters.
+    pub fn owner(&self) -> Option<u32> {
         match self {
-            Self::Adapter(_) | Self::Device(_) => None,
+            Self::Adapter(_) => None,
+            Self::Device(device) => Some(device.adapter),
             Self::PagingQueue(queue) => Some(queue.device),
             Self::Context(context) => Some(context.device),
             Self::HwQueue(queue) => Some(queue.device),
@@ -51,12 +52,16 @@ pub(crate) struct Device {
     /// A fence of the library's: each submission of the device signals its number.
     pub progress: MonitoredFenceId,
     pub submitted: u64,
+    /// The number of the call of the last submission.
+    pub submitted_by: u64,
     /// The handles of the paging queues.
-    pub queues: Vec<u32>,
+    pub queues: BTreeSet<u32>,
     /// The paging queue of updates of mappings, which is the library's.
     pub companion: Option<u32>,
     /// The last MakeResident that was refused, if the device has given nothing back since.
     pub refused: Option<Refused>,
+    /// Whether the device has ever given memory back after a refusal.
+    pub has_trimmed: bool,
     /// The last notification to trim, if the device has given nothing back since.
     pub asked_to_trim: Option<AskedToTrim>,
 }
@@ -67,8 +72,8 @@ pub(crate) struct Refused {
     /// The number of the call.
     pub call: u64,
     pub num_bytes_to_trim: u64,
-    /// The bytes of listed allocations that the call did not name, without work in flight on the device.
-    pub idle_bytes: u64,
+    /// The listed allocations that could make room for those that the call named, without work in flight on the device.
+    pub idle: Vec<u32>,
     /// The values of the paging queues' fences at the call.
     pub reached: BTreeMap<u32, u64>,
 }
@@ -108,8 +113,18 @@ pub(crate) struct PagingQueue {
     pub last: u64,
     /// The value that the manager's fence has.
     pub reached: u64,
-    /// The last values that calls of each kind answered: the function, the value, the number of the call.
-    pub owed: BTreeMap<&'static str, (u64, u64)>,
+    /// The last values that calls of each function answered.
+    pub owed: BTreeMap<&'static str, Owed>,
+}
+
+/// A value that work has to wait for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owed {
+    pub value: u64,
+    /// The number of the call.
+    pub call: u64,
+    /// The first allocation that the call named.
+    pub allocation: u32,
 }
 
 /// A value of a paging queue's fence. Values come in order.
@@ -166,10 +181,13 @@ pub(crate) struct Allocation {
     pub resource: u32,
     pub id: AllocationId,
     pub size: u64,
+    pub kinds: Memory,
     /// How often the device's list names the allocation.
     pub count: u64,
     /// The call that raised the count from 0.
     pub made_resident: MadeResident,
+    /// The number of the last call that took the allocation off the list.
+    pub evicted_by: Option<u64>,
     /// The number of the last submission of the device before the last Evict.
     pub last_submission: u64,
     /// How often the CPU has locked the allocation.

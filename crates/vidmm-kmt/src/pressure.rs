@@ -38,13 +38,14 @@ impl Session {
         let (value, slot) = (queue.last, queue.slot);
         queue.issued.push_back(Issued { value, of_manager, not_before });
         self.promised[slot] = value;
+        self.unshown.insert(paging_queue);
         Ok(value)
     }
 
     /// Shows the values of paging fences that are reached. Returns whether there were any.
     pub(crate) fn show_paging_fences(&mut self) -> bool {
         let (now, mut shown) = (self.now(), Vec::new());
-        for &handle in self.queues.values() {
+        for handle in Vec::from_iter(self.unshown.iter().copied()) {
             let Ok(Object::PagingQueue(queue)) = self.handles.get_mut(handle) else { continue };
             let mut reached = None;
             while let Some(next) = queue.issued.front()
@@ -55,6 +56,9 @@ impl Session {
                 queue.issued.pop_front();
             }
             shown.extend(reached.map(|value| (queue.slot, queue.shown, value)));
+            if queue.issued.is_empty() {
+                self.unshown.remove(&handle);
+            }
         }
         for &(slot, fence, value) in &shown {
             self.set_value(slot, value);
@@ -87,11 +91,7 @@ impl Session {
         for handle in Vec::from_iter(self.notifications.values().copied()) {
             let Ok(Object::TrimNotification(of)) = self.handles.get(handle) else { continue };
             let device = of.device;
-            let listed = self.handles.iter().filter_map(|(_, object)| match object {
-                Object::Allocation(of) if of.device == device && of.count > 0 => Some(of.size),
-                _ => None,
-            });
-            let half = listed.sum::<u64>() / 2;
+            let half = self.listed(device).map(|(_, of)| of.size).sum::<u64>() / 2;
             self.ask_to_trim(handle, vidmm::TrimFlags::TRIM_TO_BUDGET.bits(), half);
         }
     }

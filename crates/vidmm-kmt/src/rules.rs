@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
-    /// KMT-01: work is submitted before MakeResident's paging fence was waited for (RES-12).
+    /// KMT-01: work is submitted before MakeResident's paging fence was waited for (RES-11).
     SubmittedBeforeResident,
     /// KMT-02: work is submitted before MapGpuVirtualAddress's paging fence was waited for (GVA-50), or an update's fence (GVA-55).
     SubmittedBeforeMapped,
@@ -18,10 +18,11 @@ pub enum Rule {
     DeadHandle,
     /// KMT-05: Evict without a MakeResident (RES-10).
     EvictedTooOften,
-    /// KMT-06: after a refusal nothing was trimmed, although idle allocations are held (RES-13).
+    /// KMT-06: after a refusal nothing was trimmed, although idle allocations are held (RES-13). The next work may need its commands, and
+    /// each allocation that no work has used yet. A device that has trimmed after an earlier refusal is trusted.
     NothingTrimmed,
     /// KMT-07: after a refusal the driver evicted an allocation without any use since MakeResident, although that MakeResident was done
-    /// before the refusal. The program may have been told that the allocation is resident.
+    /// before the refusal, and never made the allocation resident again. The program may have been told that the allocation is resident.
     TakenBack,
     /// KMT-08: MUST_SUCCEED without CANT_TRIM_FURTHER (RES-15).
     MustSucceedAlone,
@@ -67,6 +68,14 @@ pub struct Finding {
     pub since: Option<u64>,
     /// The mistake in words.
     pub text: String,
+}
+
+/// A call that may have broken a rule for residency. Later calls show whether the call did.
+#[derive(Debug)]
+pub(crate) struct Suspicion {
+    pub finding: Finding,
+    /// The allocations that the device kept, or took back.
+    pub allocations: Vec<u32>,
 }
 
 impl fmt::Display for Finding {

@@ -1,6 +1,6 @@
 //! A session: the manager, the model GPU, and the objects of one client process.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vidmm::{
     AdapterOptions, AllocationId, MemorySegmentGroup, MonitoredFenceId, NumberedEvent, Output, PagingQueueId,
@@ -15,7 +15,7 @@ use crate::faults::FaultKind;
 use crate::handles::{Dead, Handles};
 use crate::neighbour::Neighbour;
 use crate::objects::{Allocation, AskedToTrim, Kind, Object, Update};
-use crate::rules::{Finding, Rule};
+use crate::rules::{Finding, Rule, Suspicion};
 use crate::settings::Settings;
 use crate::status::Status;
 
@@ -34,6 +34,8 @@ pub struct Session {
     pub(crate) settings: Settings,
     pub(crate) process: ProcessId,
     pub(crate) handles: Handles<Object>,
+    /// Each object behind its owner: a device behind the adapter, all others behind the device.
+    pub(crate) owned: BTreeSet<(u32, u32)>,
     pub(crate) addresses: Addresses,
     /// The number of the call that is answered.
     pub(crate) call: u64,
@@ -48,6 +50,8 @@ pub struct Session {
     pub(crate) promised: Vec<u64>,
     /// The handles of paging queues.
     pub(crate) queues: BTreeMap<PagingQueueId, u32>,
+    /// The paging queues with values that are not shown yet.
+    pub(crate) unshown: BTreeSet<u32>,
     pub(crate) slots_of_fences: BTreeMap<MonitoredFenceId, usize>,
     /// The handles of monitored fences by the GPU virtual addresses of the values.
     pub(crate) fences_by_address: BTreeMap<u64, u32>,
@@ -57,6 +61,7 @@ pub struct Session {
     /// Notifications to trim that the client has not got: the handle, the flags, the bytes.
     pub(crate) trims: VecDeque<(u32, u32, u64)>,
     pub(crate) findings: Vec<Finding>,
+    pub(crate) suspicions: Vec<Suspicion>,
     /// The occasions of each fault.
     pub(crate) faults: Vec<(FaultKind, Occasions)>,
     /// How often each fault has struck. Faults of packets are the GPU's, and not counted.
@@ -107,6 +112,7 @@ impl Session {
             settings,
             process,
             handles: Handles::default(),
+            owned: BTreeSet::new(),
             addresses: Addresses::default(),
             call: 0,
             is_passing_time: false,
@@ -115,12 +121,14 @@ impl Session {
             free_slots: Vec::new(),
             promised: Vec::new(),
             queues: BTreeMap::new(),
+            unshown: BTreeSet::new(),
             slots_of_fences: BTreeMap::new(),
             fences_by_address: BTreeMap::new(),
             updates: Vec::new(),
             notifications: BTreeMap::new(),
             trims: VecDeque::new(),
             findings: Vec::new(),
+            suspicions: Vec::new(),
             faults: occasions,
             struck: BTreeMap::new(),
             suspended_until: None,
@@ -146,6 +154,14 @@ impl Session {
     /// The number of calls so far.
     pub fn num_calls(&self) -> u64 {
         self.call
+    }
+
+    /// No more calls come. What later calls might have explained is a finding.
+    pub fn end(&mut self) {
+        for suspicion in std::mem::take(&mut self.suspicions) {
+            self.confirm(suspicion);
+        }
+        self.findings.sort_by_key(|finding| finding.call);
     }
 
     /// The findings so far.
@@ -184,7 +200,12 @@ impl Session {
 
     /// Lets time pass to the next step.
     pub(crate) fn pass_time(&mut self) {
-        let until = (self.now() / QUANTUM + 1) * QUANTUM;
+        self.pass_time_until(self.now() + 1);
+    }
+
+    /// Lets time pass to the first step that is not before a moment.
+    pub(crate) fn pass_time_until(&mut self, moment: u64) {
+        let until = moment.next_multiple_of(QUANTUM);
         while self.now() < until {
             let arrival = self.neighbour.next_arrival.filter(|&at| at > self.now());
             self.runtime.advance(Some(arrival.map_or(until, |at| at.min(until))));
@@ -305,7 +326,7 @@ impl Session {
                 (format!("{handle:#x} is no {wanted} any more: it was destroyed"), Some(call))
             }
             Some(Dead::Unknown) => (format!("{handle:#x} is no handle; the call wants a {wanted}"), None),
-            None => (format!("{handle:#x} is no {wanted}"), None),
+            None => (format!("{handle:#x} is no {wanted}"), self.handles.added_by(handle)),
         };
         self.find(Rule::DeadHandle, text.clone(), since);
         Reply::refused(Status::INVALID_HANDLE, text)
@@ -335,15 +356,48 @@ impl Session {
         Ok(self.handles.get_mut(handle).ok().and_then(T::of).expect("it was looked up"))
     }
 
-    /// The manager's allocations of a list of handles.
-    pub(crate) fn allocation_ids(&mut self, handles: &[u32]) -> Result<Vec<AllocationId>, Reply> {
-        handles.iter().map(|&handle| self.object::<Allocation>(handle).map(|allocation| allocation.id)).collect()
+    /// The manager's allocations of a list of handles, which are handles of a device.
+    pub(crate) fn allocation_ids(&mut self, device: u32, handles: &[u32]) -> Result<Vec<AllocationId>, Reply> {
+        handles.iter().map(|&handle| self.allocation_of(device, handle).map(|allocation| allocation.id)).collect()
+    }
+
+    /// The allocation that a handle of a device names.
+    pub(crate) fn allocation_of(&mut self, device: u32, handle: u32) -> Result<&mut Allocation, Reply> {
+        let owner = self.object::<Allocation>(handle)?.device;
+        if owner != device {
+            let text = format!("{handle:#x} is an allocation of {owner:#x}, and the call is for {device:#x}");
+            self.find(Rule::DeadHandle, text.clone(), self.handles.added_by(handle));
+            return Err(Reply::refused(Status::INVALID_HANDLE, text));
+        }
+        self.object(handle)
     }
 
     /// A new handle.
-    pub(crate) fn insert(&mut self, object: Object) -> Result<u32, Reply> {
+    pub(crate) fn insert(&mut self, object: Object) -> u32 {
+        let owner = object.owner();
+        let handle = self.handles.insert(object, self.call).expect("the caller has asked for room");
+        self.owned.extend(owner.map(|owner| (owner, handle)));
+        handle
+    }
+
+    /// Whether there is room for so many handles.
+    pub(crate) fn room(&self, handles: usize) -> Result<(), Reply> {
         let no_handle = || Reply::refused(Status::INSUFFICIENT_RESOURCES, "there are no more handles");
-        self.handles.insert(object).ok_or_else(no_handle)
+        (self.handles.room() >= handles).then_some(()).ok_or_else(no_handle)
+    }
+
+    /// The objects of a device, or the devices of an adapter.
+    pub(crate) fn of_owner(&self, owner: u32) -> impl Iterator<Item = (u32, &Object)> {
+        let owned = self.owned.range((owner, 0)..=(owner, u32::MAX));
+        owned.filter_map(|&(_, handle)| self.handles.get(handle).ok().map(|object| (handle, object)))
+    }
+
+    /// The allocations on the list of a device.
+    pub(crate) fn listed(&self, device: u32) -> impl Iterator<Item = (u32, &Allocation)> {
+        self.of_owner(device).filter_map(|(handle, object)| match object {
+            Object::Allocation(of) if of.count > 0 => Some((handle, of)),
+            _ => None,
+        })
     }
 
     /// A slot for a value that the client reads.

@@ -4,7 +4,7 @@ use vidmm::{
     AllocationId, GpuVaError, GpuVirtualAddress, MapError, MapGpuVirtualAddress, Mapped, PagingQueueId, VaRangeError,
 };
 
-use super::invalid;
+use super::{invalid, refused};
 use crate::addresses::{Access, Mapping};
 use crate::call::{Call, Reply};
 use crate::objects::{Adapter, Allocation, Object, PagingQueue};
@@ -59,15 +59,15 @@ impl Session {
         else {
             unreachable!("the caller has looked");
         };
-        let queue = self.object::<PagingQueue>(paging_queue)?.id;
-        let &mut Allocation { id, size: whole, .. } = self.object(allocation)?;
+        let &mut PagingQueue { device, id: queue, .. } = self.object(paging_queue)?;
+        let &mut Allocation { id, size: whole, .. } = self.allocation_of(device, allocation)?;
         let size = if size == 0 { whole.saturating_sub(offset).next_multiple_of(4096) } else { size };
         let mapping = Mapping { size, allocation, offset, access: access(protection, driver_protection) };
         let (base, mapped) = self.at_free_addresses(base, (minimum, maximum), size, |session, base| {
             session.map_at(queue, id, base, mapping)
         })?;
         self.addresses.map(base, mapping);
-        let value = self.owe(paging_queue, "MapGpuVirtualAddress", mapped.paging_fence_value)?;
+        let value = self.owe(paging_queue, "MapGpuVirtualAddress", &[allocation], mapped.paging_fence_value)?;
         Ok(Reply { address: base, ..Reply::paging(value) })
     }
 
@@ -91,7 +91,7 @@ impl Session {
                 Err(MapError::Range(VaRangeError::Invalid { first, .. })) if is_chosen && base < first.0 => {
                     from = first.0;
                 }
-                Err(error) => return Err(map_refused(&error)),
+                Err(error) => return Err(map_refused(error)),
             }
         }
     }
@@ -129,7 +129,7 @@ impl Session {
             matches!(error, GpuVaError::Range(VaRangeError::HasMappings)) && !session.addresses.has_mappings(base, size)
         };
         self.patiently(free, is_early).map_err(invalid)?;
-        self.addresses.free(base, size);
+        self.addresses.free(base, size, self.call);
         Ok(Reply::default())
     }
 }
@@ -140,11 +140,10 @@ pub(super) fn access(protection: u64, driver_protection: u64) -> Access {
     Access { write, execute, driver_protection }
 }
 
-fn map_refused(error: &MapError) -> Reply {
+fn map_refused(error: MapError) -> Reply {
     let status = match error {
-        MapError::DeviceInError(_) => Status::DEVICE_REMOVED,
         MapError::NoMemory { .. } | MapError::PageTableAreaFull { .. } => Status::NO_MEMORY,
         _ => Status::INVALID_PARAMETER,
     };
-    Reply::refused(status, error)
+    refused(status, error)
 }

@@ -7,7 +7,7 @@ use vidmm::{
 };
 use vidmm_runtime::{AllocationDesc, AllocationSegments, CpuAccess};
 
-use super::invalid;
+use super::{invalid, refused};
 use crate::call::{AllocationInfo, Call, Memory, Reply};
 use crate::objects::{Allocation, Device, MadeResident, PagingQueue};
 use crate::rules::Rule;
@@ -49,7 +49,7 @@ impl Session {
                     for id in created {
                         vidmm.destroy_allocation(host, id, DestroyFlags::empty()).expect("it was created");
                     }
-                    return Err(Reply::refused(Status::NO_MEMORY, error));
+                    return Err(refused(Status::NO_MEMORY, error));
                 }
             }
         }
@@ -61,14 +61,16 @@ impl Session {
                 id,
                 size: info.size,
                 count: 0,
+                kinds: info.memory,
                 made_resident: MadeResident::default(),
+                evicted_by: None,
                 last_submission: 0,
                 locks: 0,
                 offered: None,
                 is_shared,
                 is_opened: false,
                 memory: 0,
-            })?;
+            });
             self.object::<Allocation>(handle)?.memory = handle;
             handles.push(handle);
         }
@@ -81,21 +83,22 @@ impl Session {
             [] if resource != 0 => self.of_resource(resource)?,
             _ => named.to_vec(),
         };
-        self.allocation_ids(&handles)?;
+        self.allocation_ids(device, &handles)?;
         let progress = self.progress(device)?;
         for &handle in &handles {
-            let submitted = self.object::<Device>(device)?.submitted;
+            let &mut Device { submitted, submitted_by, .. } = self.object(device)?;
             let allocation = self.object::<Allocation>(handle)?.clone();
             let in_flight = if allocation.count > 0 { submitted } else { allocation.last_submission } > progress;
             if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && in_flight {
                 let text = format!("{handle:#x} is destroyed with AssumeNotInUse while work with it on the list runs");
-                self.find(Rule::DestroyedInUse, text, None);
+                self.find(Rule::DestroyedInUse, text, Some(submitted_by));
             }
             if !(allocation.is_shared && self.close_allocation(&allocation)?) {
                 let (vidmm, _, host) = self.runtime.borrow();
                 let flags = flags & DestroyFlags::ASSUME_NOT_IN_USE;
                 vidmm.destroy_allocation(host, allocation.id, flags).map_err(invalid)?;
             }
+            self.judge_given_back(handle);
             self.forget(handle);
         }
         if named.is_empty() && resource != 0 {
@@ -112,7 +115,8 @@ impl Session {
         else {
             unreachable!("the caller has looked");
         };
-        let (queue, id) = (self.object::<PagingQueue>(paging_queue)?.id, self.object::<Allocation>(allocation)?.id);
+        let &mut PagingQueue { device, id: queue, .. } = self.object(paging_queue)?;
+        let id = self.allocation_of(device, allocation)?.id;
         let update = UpdateAllocationProperty {
             supported_segment_set: supported_segment_set.map(SegmentSet),
             preferred_segment: preferred_segments.map(|ids| SegmentPreference::of(ids.map(SegmentId))),
@@ -124,16 +128,16 @@ impl Session {
 
     /// Locks an allocation. Time passes while the content is on its way (RES-80).
     pub(super) fn lock(&mut self, device: u32, allocation: u32) -> Answer {
-        let (of, id) = (self.object::<Device>(device)?.id, self.object::<Allocation>(allocation)?.id);
+        let (of, id) = (self.object::<Device>(device)?.id, self.allocation_of(device, allocation)?.id);
         let lock = |session: &mut Self| {
             let (vidmm, _, host) = session.runtime.borrow();
             vidmm.lock(host, of, id)
         };
         let locked = self.patiently(lock, |_, error| matches!(error, LockError::AllocationBusy));
         let _ = locked.map_err(|error| match error {
-            LockError::AllocationBusy => Reply::refused(Status::ALLOCATION_BUSY, error),
-            LockError::NotLockable => Reply::refused(Status::CANT_LOCK_MEMORY, error),
-            _ => invalid(error),
+            LockError::AllocationBusy => refused(Status::ALLOCATION_BUSY, error),
+            LockError::NotLockable => refused(Status::CANT_LOCK_MEMORY, error),
+            _ => refused(Status::INVALID_PARAMETER, error),
         })?;
         self.object::<Allocation>(allocation)?.locks += 1;
         Ok(Reply::default())

@@ -1,11 +1,11 @@
 //! Devices, paging queues and contexts.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vidmm::{CreateMonitoredFenceDesc, DeviceErrorReason, EvictError, EvictFlags};
 use vidmm_soft::{COPY_ENGINE, RENDER_ENGINE};
 
-use super::{FENCE_ADDRESSES, invalid};
+use super::{FENCE_ADDRESSES, invalid, invalid_unless_lost};
 use crate::call::Reply;
 use crate::objects::{Adapter, Context, Device, Fence, FenceOf, Object, PagingQueue};
 use crate::rules::Rule;
@@ -29,22 +29,22 @@ impl Session {
             adapter,
             progress,
             submitted: 0,
-            queues: Vec::new(),
+            submitted_by: 0,
+            queues: BTreeSet::new(),
             companion: None,
             refused: None,
+            has_trimmed: false,
             asked_to_trim: None,
         };
-        Ok(Reply::created([self.insert(Object::Device(device))?]))
+        Ok(Reply::created([self.insert(Object::Device(device))]))
     }
 
     pub(super) fn destroy_device(&mut self, device: u32) -> Answer {
         let id = self.object::<Device>(device)?.id;
-        self.judge_leaks("allocations", |object| matches!(object, Object::Allocation(of) if of.device == device));
+        self.judge_leaks(device, "allocations", |object| matches!(object, Object::Allocation(_)));
         let (vidmm, kmd, host) = self.runtime.borrow();
         vidmm.destroy_device(kmd, host, id).map_err(invalid)?;
-        let of_device = self.handles.iter().filter(|(_, object)| object.device() == Some(device));
-        let of_device = Vec::from_iter(of_device.map(|(handle, _)| handle));
-        for handle in of_device {
+        for handle in Vec::from_iter(self.of_owner(device).map(|(handle, _)| handle)) {
             match self.handles.get(handle) {
                 // A shared fence ends with the last device that has it open.
                 Ok(Object::Fence(Fence { is_shared: true, .. })) => _ = self.destroy_fence(handle)?,
@@ -56,11 +56,12 @@ impl Session {
     }
 
     /// A client destroys the inner objects before the outer object.
-    pub(super) fn judge_leaks(&mut self, kind: &str, is_left: impl Fn(&Object) -> bool) {
-        let left = self.handles.iter().filter(|(_, object)| is_left(object));
+    pub(super) fn judge_leaks(&mut self, owner: u32, kind: &str, is_left: impl Fn(&Object) -> bool) {
+        let left = self.of_owner(owner).filter(|(_, object)| is_left(object));
         let left = Vec::from_iter(left.map(|(handle, _)| handle));
-        if let Some(first) = left.first() {
-            self.find(Rule::Leaked, format!("{} {kind} are left, the first is {first:#x}", left.len()), None);
+        if let Some(&first) = left.first() {
+            let text = format!("{} {kind} of {owner:#x} are left, the first is {first:#x}", left.len());
+            self.find(Rule::Leaked, text, self.handles.added_by(first));
         }
     }
 
@@ -80,7 +81,7 @@ impl Session {
 
     pub(super) fn create_paging_queue(&mut self, device: u32, priority: i32) -> Answer {
         let of = self.object::<Device>(device)?.id;
-        let id = self.runtime.vidmm().create_paging_queue(of, priority).map_err(invalid)?;
+        let id = self.runtime.vidmm().create_paging_queue(of, priority).map_err(invalid_unless_lost)?;
         let shown = CreateMonitoredFenceDesc { device: Some(of), initial_fence_value: 0 };
         let shown = self.runtime.vidmm().create_monitored_fence(shown).map_err(invalid)?;
         let slot = self.new_slot(0);
@@ -94,18 +95,18 @@ impl Session {
             last: 0,
             reached: 0,
             owed: BTreeMap::new(),
-        }))?;
+        }));
         self.queues.insert(id, queue);
         let (of, address) = (FenceOf::PagingQueue(queue), FENCE_ADDRESSES + 8 * slot as u64);
-        let fence = self.insert(Object::Fence(Fence { device, slot, of, address, is_shared: false }))?;
+        let fence = self.insert(Object::Fence(Fence { device, slot, of, address, is_shared: false }));
         self.object::<PagingQueue>(queue)?.fence = fence;
-        self.object::<Device>(device)?.queues.push(queue);
+        self.object::<Device>(device)?.queues.insert(queue);
         Ok(Reply { address: slot as u64, ..Reply::created([queue, fence]) })
     }
 
     pub(super) fn destroy_paging_queue(&mut self, paging_queue: u32) -> Answer {
         let &mut PagingQueue { device, id, fence, shown, .. } = self.object(paging_queue)?;
-        self.object::<Device>(device)?.queues.retain(|&queue| queue != paging_queue);
+        self.object::<Device>(device)?.queues.remove(&paging_queue);
         self.retry(|session| session.runtime.vidmm().destroy_paging_queue(id))?;
         self.retry(|session| session.runtime.vidmm().destroy_monitored_fence(shown))?;
         [paging_queue, fence].into_iter().for_each(|handle| self.forget(handle));
@@ -124,9 +125,9 @@ impl Session {
         let of = self.object::<Device>(device)?.id;
         let engine = if node_ordinal == 0 { RENDER_ENGINE } else { COPY_ENGINE };
         let (vidmm, kmd, _) = self.runtime.borrow();
-        let id = vidmm.create_context(kmd, of, engine).map_err(invalid)?;
+        let id = vidmm.create_context(kmd, of, engine).map_err(invalid_unless_lost)?;
         let context = Context { device, id, node_ordinal, flags, waits: Vec::new(), awaited: BTreeMap::new() };
-        Ok(Reply::created([self.insert(Object::Context(context))?]))
+        Ok(Reply::created([self.insert(Object::Context(context))]))
     }
 
     pub(super) fn destroy_context(&mut self, context: u32) -> Answer {

@@ -31,7 +31,7 @@ impl Session {
         self.slots_of_fences.insert(id, slot);
         let address = FENCE_ADDRESSES + 8 * slot as u64;
         let fence = Fence { device, slot, of: of(id), address, is_shared };
-        let handle = self.insert(Object::Fence(fence))?;
+        let handle = self.insert(Object::Fence(fence));
         Ok((Reply { address, values: vec![slot as u64], ..Reply::created([handle]) }, id))
     }
 

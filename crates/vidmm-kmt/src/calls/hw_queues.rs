@@ -19,7 +19,7 @@ impl Session {
         let order = self.create_context(device, node_ordinal, 0)?.handle();
         let (created, progress) = self.insert_fence(device, 0, false, FenceOf::HwQueue)?;
         let (fence, slot) = (created.handle(), created.value() as usize);
-        let queue = self.insert(Object::HwQueue(HwQueue { device, context, order, fence, slot, progress }))?;
+        let queue = self.insert(Object::HwQueue(HwQueue { device, context, order, fence, slot, progress }));
         Ok(Reply { handles: vec![queue, fence], ..created })
     }
 
@@ -44,11 +44,11 @@ impl Session {
 
     /// The hardware queues of a context, with their handles.
     pub(super) fn hw_queues_of(&self, context: u32) -> Vec<(u32, HwQueue)> {
-        match self.handles.get(context) {
-            Ok(Object::Context(of)) if of.flags & HW_QUEUE_SUPPORTED != 0 => {}
+        let device = match self.handles.get(context) {
+            Ok(Object::Context(of)) if of.flags & HW_QUEUE_SUPPORTED != 0 => of.device,
             _ => return Vec::new(),
-        }
-        let queues = self.handles.iter().filter_map(|(handle, object)| match object {
+        };
+        let queues = self.of_owner(device).filter_map(|(handle, object)| match object {
             Object::HwQueue(of) if of.context == context => Some((handle, *of)),
             _ => None,
         });

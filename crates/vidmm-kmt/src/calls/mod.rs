@@ -8,6 +8,7 @@ mod hw_queues;
 mod residency;
 mod semaphores;
 mod sharing;
+mod suspicions;
 mod updates;
 mod work;
 
@@ -15,9 +16,7 @@ use vidmm::{MemorySegmentGroup, OfferFlags, OfferPriority, QueryStatistics, Segm
 use vidmm_soft::LOCAL_SEGMENT;
 
 use crate::call::{Call, FenceValue, Reply};
-use crate::objects::{
-    Adapter, Allocation, Context, Device, Fence, FenceOf, HwQueue, Object, Resource, TrimNotification,
-};
+use crate::objects::{Adapter, Context, Device, Fence, FenceOf, HwQueue, Object, Resource, TrimNotification};
 use crate::rules::Rule;
 use crate::session::{Answer, Session};
 use crate::status::Status;
@@ -29,14 +28,50 @@ fn invalid(reason: impl ToString) -> Reply {
     Reply::refused(Status::INVALID_PARAMETER, reason)
 }
 
+/// An error of the manager that may say that the device is in error (FLT-04).
+trait DeviceError: ToString {
+    fn is_device_in_error(&self) -> bool;
+}
+
+macro_rules! device_errors {
+    ($($error:ident),*) => {$(
+        impl DeviceError for vidmm::$error {
+            fn is_device_in_error(&self) -> bool {
+                matches!(self, Self::DeviceInError(_))
+            }
+        }
+    )*};
+}
+
+device_errors!(
+    CreateError,
+    EvictError,
+    LockError,
+    MakeResidentError,
+    MapError,
+    OfferError,
+    OpenError,
+    ReclaimError,
+    SubmitError
+);
+
+/// The answer to a call that the manager refused, where `status` says why if the device works.
+fn refused(status: Status, error: impl DeviceError) -> Reply {
+    Reply::refused(if error.is_device_in_error() { Status::DEVICE_REMOVED } else { status }, error)
+}
+
+fn invalid_unless_lost(error: impl DeviceError) -> Reply {
+    refused(Status::INVALID_PARAMETER, error)
+}
+
 impl Session {
     pub(crate) fn answer(&mut self, call: &Call) -> Answer {
+        self.room(self.handles_of(call))?;
         match *call {
-            Call::OpenAdapter => self.insert(Object::Adapter(Adapter)).map(|adapter| Reply::created([adapter])),
+            Call::OpenAdapter => Ok(Reply::created([self.insert(Object::Adapter(Adapter))])),
             Call::CloseAdapter { adapter } => {
                 self.object::<Adapter>(adapter)?;
-                let is_left = |object: &Object| matches!(object, Object::Device(of) if of.adapter == adapter);
-                self.judge_leaks("devices", is_left);
+                self.judge_leaks(adapter, "devices", |_| true);
                 self.forget(adapter);
                 Ok(Reply::default())
             }
@@ -68,7 +103,7 @@ impl Session {
             }
             Call::CreateAllocation { device, resource, creates_resource, is_shared, ref allocations } => {
                 let resource = if creates_resource {
-                    self.insert(Object::Resource(Resource { device, is_shared, allocations: Vec::new() }))?
+                    self.insert(Object::Resource(Resource { device, is_shared, allocations: Vec::new() }))
                 } else {
                     resource
                 };
@@ -87,8 +122,8 @@ impl Session {
             Call::DestroyAllocation { device, resource, ref allocations, flags } => {
                 self.destroy_allocations(device, resource, allocations, flags)
             }
-            Call::SetAllocationPriority { ref allocations, ref priorities, .. } => {
-                let ids = self.allocation_ids(allocations)?;
+            Call::SetAllocationPriority { device, ref allocations, ref priorities } => {
+                let ids = self.allocation_ids(device, allocations)?;
                 for (id, &priority) in ids.into_iter().zip(priorities) {
                     self.runtime.vidmm().set_allocation_priority(id, priority).map_err(invalid)?;
                 }
@@ -96,14 +131,13 @@ impl Session {
             }
             Call::UpdateAllocationProperty { .. } => self.update_allocation_property(call),
             Call::InvalidateCache { device, allocation, offset, length } => {
-                self.object::<Device>(device)?;
-                let size = self.object::<Allocation>(allocation)?.size;
+                let size = self.allocation_of(device, allocation)?.size;
                 // The model's memory is coherent, so nothing is to be done (RES-85).
                 let is_inside = offset.checked_add(length).is_some_and(|end| end <= size);
                 if is_inside { Ok(Reply::default()) } else { Err(invalid("the range is not inside the allocation")) }
             }
-            Call::QueryAllocationResidency { ref allocations, .. } => {
-                let ids = self.allocation_ids(allocations)?;
+            Call::QueryAllocationResidency { device, ref allocations } => {
+                let ids = self.allocation_ids(device, allocations)?;
                 let status = |id| self.runtime.vidmm().query_allocation_residency(id).map_err(invalid);
                 let statuses = ids.into_iter().map(status).collect::<Result<Vec<_>, _>>()?;
                 // WDDM counts the statuses from 1.
@@ -122,20 +156,23 @@ impl Session {
             }
             Call::Evict { device, ref allocations, flags } => self.evict(device, allocations, flags),
             Call::OfferAllocations { device, ref allocations, priority } => {
-                let (id, ids) = (self.object::<Device>(device)?.id, self.allocation_ids(allocations)?);
+                let (id, ids) = (self.object::<Device>(device)?.id, self.allocation_ids(device, allocations)?);
                 let priority = [OfferPriority::Low, OfferPriority::Normal, OfferPriority::High, OfferPriority::Auto]
                     .into_iter()
                     .find(|&known| known as u32 == priority)
                     .ok_or_else(|| invalid("there is no such priority of offers"))?;
-                self.runtime.vidmm().offer_allocations(id, &ids, priority, OfferFlags::empty()).map_err(invalid)?;
+                self.runtime
+                    .vidmm()
+                    .offer_allocations(id, &ids, priority, OfferFlags::empty())
+                    .map_err(invalid_unless_lost)?;
                 self.note_offered(allocations, true)?;
                 self.gave_back(device);
                 Ok(Reply::default())
             }
             Call::ReclaimAllocations { paging_queue, ref allocations } => self.reclaim(paging_queue, allocations),
             Call::Lock { device, allocation } => self.lock(device, allocation),
-            Call::Unlock { allocation, .. } => {
-                let record = self.object::<Allocation>(allocation)?;
+            Call::Unlock { device, allocation } => {
+                let record = self.allocation_of(device, allocation)?;
                 let id = record.id;
                 record.locks = record.locks.saturating_sub(1);
                 let (vidmm, _, host) = self.runtime.borrow();
@@ -209,7 +246,7 @@ impl Session {
             Call::RegisterTrimNotification { device } => {
                 let id = self.object::<Device>(device)?.id;
                 let notification = self.runtime.vidmm().register_trim_notification(id).map_err(invalid)?;
-                let handle = self.insert(Object::TrimNotification(TrimNotification { device, id: notification }))?;
+                let handle = self.insert(Object::TrimNotification(TrimNotification { device, id: notification }));
                 self.notifications.insert(notification, handle);
                 Ok(Reply::created([handle]))
             }
@@ -225,7 +262,8 @@ impl Session {
             Call::GiveUpWaiting { ref fences } => {
                 let waits = fences.iter().map(|of| format!("{:#x} at {}", of.fence, of.value));
                 let text = format!("nothing signals {}", Vec::from_iter(waits).join(", "));
-                self.find(Rule::NeverSignalled, text, None);
+                let made = fences.first().and_then(|of| self.handles.added_by(of.fence));
+                self.find(Rule::NeverSignalled, text, made);
                 Err(Reply::refused(Status::DEVICE_REMOVED, "the wait has not ended"))
             }
             Call::TimePasses { until } => {
@@ -237,21 +275,44 @@ impl Session {
         }
     }
 
+    /// The most handles that a call makes.
+    fn handles_of(&self, call: &Call) -> usize {
+        match *call {
+            Call::OpenAdapter
+            | Call::CreateDevice { .. }
+            | Call::CreateContext { .. }
+            | Call::CreateMonitoredFence { .. }
+            | Call::CreateSemaphore { .. }
+            | Call::OpenSyncObject { .. }
+            | Call::RegisterTrimNotification { .. } => 1,
+            Call::CreatePagingQueue { .. } => 2,
+            Call::CreateHwQueue { .. } => 3,
+            Call::CreateAllocation { ref allocations, .. } => 1 + allocations.len(),
+            Call::OpenResource { resource, .. } => 1 + self.of_resource(resource).map_or(0, |of| of.len()),
+            _ => 0,
+        }
+    }
+
     /// Removes an object, and all that the session knows by the object.
     fn forget(&mut self, handle: u32) {
-        match self.handles.remove(handle, self.call) {
+        let removed = self.handles.remove(handle, self.call);
+        if let Some(owner) = removed.as_ref().ok().and_then(Object::owner) {
+            self.owned.remove(&(owner, handle));
+        }
+        match removed {
             Ok(Object::Allocation(of)) => {
-                self.addresses.forget(handle);
+                self.addresses.forget(handle, self.call);
                 if let Ok(Object::Resource(resource)) = self.handles.get_mut(of.resource) {
                     resource.allocations.retain(|&other| other != handle);
                 }
                 let is_same = |other: &Object| matches!(other, Object::Allocation(other) if other.memory == of.memory);
-                if !of.is_opened || !self.handles.iter().any(|(_, other)| is_same(other)) {
+                if !of.is_opened || !self.handles.iter().any(is_same) {
                     self.gone.push(of.memory);
                 }
             }
             Ok(Object::PagingQueue(queue)) => {
                 self.queues.remove(&queue.id);
+                self.unshown.remove(&handle);
                 self.free_slots.push(queue.slot);
             }
             Ok(Object::Resource(_)) => self.gone.push(handle),

@@ -2,10 +2,10 @@
 
 use vidmm::{EvictError, EvictFlags, MakeResidentError, MakeResidentFlags, Residency};
 
-use super::invalid;
-use crate::call::Reply;
+use super::{invalid, invalid_unless_lost};
+use crate::call::{Memory, Reply};
 use crate::faults::FaultKind;
-use crate::objects::{Allocation, Device, MadeResident, Object, PagingQueue, Refused};
+use crate::objects::{Allocation, Device, MadeResident, Object, Owed, PagingQueue, Refused};
 use crate::rules::Rule;
 use crate::session::{Answer, PATIENCE, Session};
 use crate::status::Status;
@@ -17,75 +17,83 @@ impl Session {
     /// The device has given memory back.
     pub(super) fn gave_back(&mut self, device: u32) {
         if let Ok(Object::Device(device)) = self.handles.get_mut(device) {
-            (device.refused, device.asked_to_trim) = (None, None);
+            device.has_trimmed |= device.refused.take().is_some();
+            device.asked_to_trim = None;
         }
     }
 
     /// A call on a paging queue ends with a value of the queue's fence; 0 is none. `of_manager` is the value of the manager's own.
-    pub(super) fn owe(&mut self, paging_queue: u32, function: &'static str, of_manager: u64) -> Result<u64, Reply> {
+    pub(super) fn owe(
+        &mut self,
+        paging_queue: u32,
+        function: &'static str,
+        allocations: &[u32],
+        of_manager: u64,
+    ) -> Result<u64, Reply> {
         let value = self.issue(paging_queue, of_manager)?;
-        if value > 0 {
-            let call = self.call;
-            self.object::<PagingQueue>(paging_queue)?.owed.insert(function, (value, call));
+        if let (1.., &[allocation, ..]) = (value, allocations) {
+            let owed = Owed { value, call: self.call, allocation };
+            self.object::<PagingQueue>(paging_queue)?.owed.insert(function, owed);
         }
         Ok(value)
     }
 
     pub(super) fn make_resident(&mut self, paging_queue: u32, handles: &[u32], flags: u32) -> Answer {
         let &mut PagingQueue { device, id: queue, .. } = self.object(paging_queue)?;
-        let ids = self.allocation_ids(handles)?;
+        let ids = self.allocation_ids(device, handles)?;
         let flags = MakeResidentFlags::from_bits(flags).ok_or_else(|| invalid("there are no such flags"))?;
         let is_final = flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER);
         if flags == MakeResidentFlags::MUST_SUCCEED {
-            self.find(Rule::MustSucceedAlone, "MustSucceed is legal only together with CantTrimFurther", None);
+            let first = handles.first().copied().unwrap_or(0);
+            let text = format!("MustSucceed for {first:#x} is legal only together with CantTrimFurther");
+            self.find(Rule::MustSucceedAlone, text, None);
         }
         if is_final {
             self.judge_trimming(device);
         }
         let fault = if is_final { FaultKind::RefuseFinal } else { FaultKind::Refuse };
         let is_refused = !flags.contains(MakeResidentFlags::MUST_SUCCEED) && self.strikes(fault);
-        let made = if is_refused {
+        let (num_bytes_to_trim, reason) = if is_refused {
             let sizes = handles.iter().map(|&handle| self.object::<Allocation>(handle).map_or(0, |of| of.size));
-            Err((sizes.sum(), "a fault of the settings".to_owned()))
+            (sizes.sum(), "a fault of the settings".to_owned())
         } else {
-            self.runtime.vidmm().make_resident(queue, &ids, flags).map_err(|error| match error {
-                MakeResidentError::NoMemory { num_bytes_to_trim, .. } => (num_bytes_to_trim, error.to_string()),
-                _ => (u64::MAX, error.to_string()),
-            })
-        };
-        match made {
-            Ok(residency) => {
-                let value = match residency {
-                    Residency::Resident => 0,
-                    Residency::Pending { paging_fence_value } => {
-                        self.paged_at_once(paging_queue, paging_fence_value)?
-                    }
-                };
-                let value = self.owe(paging_queue, "MakeResident", value)?;
-                let submitted = self.object::<Device>(device)?.submitted;
-                let made = MadeResident { call: self.call, submitted, queue: paging_queue, value };
-                for &handle in handles {
-                    let allocation = self.object::<Allocation>(handle)?;
-                    if allocation.count == 0 {
-                        allocation.made_resident = made;
-                    }
-                    allocation.count += 1;
+            match self.runtime.vidmm().make_resident(queue, &ids, flags) {
+                Ok(residency) => return self.made_resident(device, paging_queue, handles, residency),
+                Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason, .. }) => {
+                    (num_bytes_to_trim, reason.to_string())
                 }
-                Ok(Reply::paging(value))
+                Err(error) => return Err(invalid_unless_lost(error)),
             }
-            Err((u64::MAX, reason)) => Err(invalid(reason)),
-            Err((num_bytes_to_trim, reason)) => {
-                let idle_bytes = self.idle_bytes(device, handles)?;
-                let value = |&queue: &u32| match self.handles.get(queue) {
-                    Ok(Object::PagingQueue(of)) => Some((queue, self.values[of.slot])),
-                    _ => None,
-                };
-                let reached = self.queues.values().filter_map(value).collect();
-                let refused = Refused { call: self.call, num_bytes_to_trim, idle_bytes, reached };
-                self.object::<Device>(device)?.refused = Some(refused);
-                Err(Reply { num_bytes_to_trim, ..Reply::refused(Status::NO_MEMORY, reason) })
+        };
+        let idle = self.idle_beside(device, handles)?;
+        let value = |&queue: &u32| match self.handles.get(queue) {
+            Ok(Object::PagingQueue(of)) => Some((queue, self.values[of.slot])),
+            _ => None,
+        };
+        let reached = self.queues.values().filter_map(value).collect();
+        let refused = Refused { call: self.call, num_bytes_to_trim, idle, reached };
+        self.object::<Device>(device)?.refused = Some(refused);
+        Err(Reply { num_bytes_to_trim, ..Reply::refused(Status::NO_MEMORY, reason) })
+    }
+
+    /// The manager has accepted a MakeResident.
+    fn made_resident(&mut self, device: u32, paging_queue: u32, handles: &[u32], residency: Residency) -> Answer {
+        let value = match residency {
+            Residency::Resident => 0,
+            Residency::Pending { paging_fence_value } => self.paged_at_once(paging_queue, paging_fence_value)?,
+        };
+        let value = self.owe(paging_queue, "MakeResident", handles, value)?;
+        let submitted = self.object::<Device>(device)?.submitted;
+        let made = MadeResident { call: self.call, submitted, queue: paging_queue, value };
+        for &handle in handles {
+            let allocation = self.object::<Allocation>(handle)?;
+            if allocation.count == 0 {
+                allocation.made_resident = made;
             }
+            allocation.count += 1;
         }
+        self.clear_taken_back(handles);
+        Ok(Reply::paging(value))
     }
 
     /// The value of the manager's fence that a MakeResident ends with: 0 if a fault lets the call last so long.
@@ -103,35 +111,43 @@ impl Session {
         Ok(self.object::<PagingQueue>(paging_queue)?.reached >= value)
     }
 
-    /// The bytes of the device's list beside the named allocations, if no work of the device is in flight.
-    fn idle_bytes(&mut self, device: u32, named: &[u32]) -> Result<u64, Reply> {
+    /// The allocations of the device's list that could make room for the named ones, if no work of the device is in flight.
+    fn idle_beside(&mut self, device: u32, named: &[u32]) -> Result<Vec<u32>, Reply> {
         let submitted = self.object::<Device>(device)?.submitted;
         if self.progress(device)? < submitted {
-            return Ok(0);
+            return Ok(Vec::new());
         }
-        let idle = self.handles.iter().filter_map(|(handle, object)| match object {
-            Object::Allocation(of) if of.device == device && of.count > 0 && of.locks == 0 => Some((handle, of.size)),
+        let kinds = |&handle: &u32| match self.handles.get(handle) {
+            Ok(Object::Allocation(of)) => Some(of.kinds),
             _ => None,
-        });
-        Ok(idle.filter(|(handle, _)| !named.contains(handle)).map(|(_, size)| size).sum())
+        };
+        let wanted = Vec::from_iter(named.iter().filter_map(kinds));
+        let makes_room = |of: &Allocation| {
+            let is_either = |kinds: Memory| kinds == Memory::LocalOrSystem;
+            of.locks == 0
+                && of.offered.is_none()
+                && wanted.iter().any(|&kinds| kinds == of.kinds || is_either(kinds) || is_either(of.kinds))
+        };
+        let idle = self.listed(device).filter(|(handle, of)| makes_room(of) && !named.contains(handle));
+        Ok(idle.map(|(handle, _)| handle).collect())
     }
 
     /// A device says that it can trim no further.
     fn judge_trimming(&mut self, device: u32) {
         let Ok(Object::Device(record)) = self.handles.get_mut(device) else { return };
-        // Where nothing was to be trimmed, no trim would have made room.
-        let would_help = |refused: &Refused| refused.num_bytes_to_trim > 0 && refused.idle_bytes > 0;
-        let Some(refused) = record.refused.take().filter(would_help) else { return };
-        let text = format!(
-            "CantTrimFurther, and nothing was given back after a refusal with NumBytesToTrim {}, though {} bytes of idle allocations are on the list",
-            refused.num_bytes_to_trim, refused.idle_bytes
-        );
-        self.find(Rule::NothingTrimmed, text, Some(refused.call));
+        // A device that has trimmed before keeps what its work needs. Where nothing was to be trimmed, no trim would have made room.
+        let has_trimmed = record.has_trimmed;
+        let would_help = |refused: &Refused| !has_trimmed && refused.num_bytes_to_trim > 0 && !refused.idle.is_empty();
+        if let Some(Refused { call, num_bytes_to_trim, idle, .. }) = record.refused.take().filter(would_help) {
+            let refusal = format!("a refusal with NumBytesToTrim {num_bytes_to_trim}");
+            let text = format!("CantTrimFurther, and nothing was given back after {refusal}");
+            self.suspect(Rule::NothingTrimmed, text, call, idle);
+        }
     }
 
     pub(super) fn evict(&mut self, device: u32, handles: &[u32], flags: u32) -> Answer {
         let id = self.object::<Device>(device)?.id;
-        let ids = self.allocation_ids(handles)?;
+        let ids = self.allocation_ids(device, handles)?;
         let flags = EvictFlags::from_bits(flags).ok_or_else(|| invalid("there are no such flags"))?;
         match self.runtime.vidmm().evict(id, &ids, flags) {
             Ok(num_bytes_to_trim) => {
@@ -140,35 +156,40 @@ impl Session {
                 for &handle in handles {
                     let made = self.object::<Allocation>(handle)?.made_resident;
                     let is_unused = made.submitted == submitted;
+                    self.judge_given_back(handle);
                     if let Some(refused) = refused.as_ref().filter(|of| is_unused && of.is_after_the_end_of(made)) {
                         let text = format!(
                             "{handle:#x} is evicted after call {} was refused, and no work has used it since it was made resident",
                             refused.call
                         );
-                        self.find(Rule::TakenBack, text, Some(made.call));
+                        self.suspect(Rule::TakenBack, text, made.call, vec![handle]);
                     }
+                    let call = self.call;
                     let allocation = self.object::<Allocation>(handle)?;
                     (allocation.count, allocation.last_submission) = (allocation.count - 1, submitted);
+                    allocation.evicted_by = Some(call);
                 }
                 self.gave_back(device);
                 Ok(Reply { num_bytes_to_trim, ..Reply::default() })
             }
             Err(EvictError::NotResident { position }) => {
-                let text = format!("{:#x} was evicted more often than it was made resident", handles[position]);
-                self.find(Rule::EvictedTooOften, text.clone(), None);
+                let handle = handles[position];
+                let text = format!("{handle:#x} is evicted more often than it was made resident");
+                let evicted = self.object::<Allocation>(handle)?.evicted_by;
+                self.find(Rule::EvictedTooOften, text.clone(), evicted.or(self.handles.added_by(handle)));
                 Err(invalid(text))
             }
-            Err(error) => Err(invalid(error)),
+            Err(error) => Err(invalid_unless_lost(error)),
         }
     }
 
     pub(super) fn reclaim(&mut self, paging_queue: u32, handles: &[u32]) -> Answer {
-        let queue = self.object::<PagingQueue>(paging_queue)?.id;
-        let ids = self.allocation_ids(handles)?;
+        let &mut PagingQueue { device, id: queue, .. } = self.object(paging_queue)?;
+        let ids = self.allocation_ids(device, handles)?;
         let (vidmm, _, host) = self.runtime.borrow();
-        let reclaimed = vidmm.reclaim_allocations(host, queue, &ids).map_err(invalid)?;
+        let reclaimed = vidmm.reclaim_allocations(host, queue, &ids).map_err(invalid_unless_lost)?;
         self.note_offered(handles, false)?;
-        let value = self.owe(paging_queue, "ReclaimAllocations2", reclaimed.paging_fence_value)?;
+        let value = self.owe(paging_queue, "ReclaimAllocations2", handles, reclaimed.paging_fence_value)?;
         let mut reply = Reply::paging(value);
         reply.values.extend(reclaimed.results.into_iter().map(|result| result as u64));
         Ok(reply)
@@ -179,6 +200,9 @@ impl Session {
         let call = self.call;
         for &handle in handles {
             self.object::<Allocation>(handle)?.offered = are_offered.then_some(call);
+            if are_offered {
+                self.judge_given_back(handle);
+            }
         }
         Ok(())
     }
@@ -189,7 +213,8 @@ impl Session {
         let Ok(Object::Device(record)) = self.handles.get_mut(device) else { return };
         if let Some(asked) = record.asked_to_trim.filter(|asked| now > asked.call + CALLS_TO_TRIM) {
             record.asked_to_trim = None;
-            let text = format!("{} bytes were to be trimmed, and nothing was given back", asked.num_bytes_to_trim);
+            let bytes = asked.num_bytes_to_trim;
+            let text = format!("{device:#x} was asked to trim {bytes} bytes, and has given nothing back");
             self.find(Rule::TrimIgnored, text, Some(asked.call));
         }
     }

@@ -13,7 +13,7 @@ impl Session {
         let desc = CreateMonitoredFenceDesc { device: Some(of), initial_fence_value: initial_count };
         let id = self.runtime.vidmm().create_monitored_fence(desc).map_err(invalid)?;
         let semaphore = Semaphore { device, id, signalled: initial_count, waited: 0 };
-        Ok(Reply::created([self.insert(Object::Semaphore(semaphore))?]))
+        Ok(Reply::created([self.insert(Object::Semaphore(semaphore))]))
     }
 
     /// The end of the context's work so far signals each semaphore once.

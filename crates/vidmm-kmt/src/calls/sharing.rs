@@ -2,7 +2,7 @@
 
 use vidmm::{MonitoredFenceId, OpenError};
 
-use super::invalid;
+use super::{invalid, invalid_unless_lost};
 use crate::call::Reply;
 use crate::objects::{Allocation, Device, Fence, FenceOf, MadeResident, Object, Resource};
 use crate::session::{Answer, Session};
@@ -19,13 +19,13 @@ impl Session {
     }
 
     /// A new handle of an allocation, which the resource lists.
-    pub(super) fn insert_allocation(&mut self, allocation: Allocation) -> Result<u32, Reply> {
+    pub(super) fn insert_allocation(&mut self, allocation: Allocation) -> u32 {
         let resource = allocation.resource;
-        let handle = self.insert(Object::Allocation(allocation))?;
+        let handle = self.insert(Object::Allocation(allocation));
         if let Ok(Object::Resource(resource)) = self.handles.get_mut(resource) {
             resource.allocations.push(handle);
         }
-        Ok(handle)
+        handle
     }
 
     pub(super) fn open_resource(&mut self, device: u32, shared: u32) -> Answer {
@@ -35,7 +35,7 @@ impl Session {
             return Err(invalid("the resource was not created to be shared"));
         }
         let resource = Resource { device, is_shared: true, allocations: Vec::new() };
-        let resource = self.insert(Object::Resource(resource))?;
+        let resource = self.insert(Object::Resource(resource));
         let mut handles = vec![resource];
         for handle in allocations {
             let of = self.object::<Allocation>(handle)?;
@@ -50,11 +50,20 @@ impl Session {
                     self.forget(handle);
                 }
                 self.forget(resource);
-                return Err(invalid(error));
+                return Err(invalid_unless_lost(error));
             }
             let made_resident = MadeResident::default();
-            let opened = Allocation { device, resource, count: 0, made_resident, last_submission: 0, locks: 0, ..of };
-            handles.push(self.insert_allocation(opened)?);
+            let opened = Allocation {
+                device,
+                resource,
+                count: 0,
+                made_resident,
+                evicted_by: None,
+                last_submission: 0,
+                locks: 0,
+                ..of
+            };
+            handles.push(self.insert_allocation(opened));
         }
         Ok(Reply::created(handles))
     }
@@ -65,7 +74,7 @@ impl Session {
         match self.runtime.vidmm().close_allocation(device, allocation.id) {
             Ok(()) => Ok(true),
             Err(OpenError::NotOpen) => Ok(false),
-            Err(error) => Err(invalid(error)),
+            Err(error) => Err(invalid_unless_lost(error)),
         }
     }
 
@@ -77,13 +86,13 @@ impl Session {
         if !is_shared {
             return Err(invalid("the fence was not created to be shared"));
         }
-        let fence = self.insert(Object::Fence(Fence { device, slot, of, address, is_shared }))?;
+        let fence = self.insert(Object::Fence(Fence { device, slot, of, address, is_shared }));
         Ok(Reply { address, values: vec![slot as u64], ..Reply::created([fence]) })
     }
 
     /// Whether a handle names the fence.
     pub(super) fn is_open(&self, fence: MonitoredFenceId) -> bool {
-        self.handles.iter().any(|(_, object)| match object {
+        self.handles.iter().any(|object| match object {
             Object::Fence(Fence { of: FenceOf::Monitored(id), is_shared: true, .. }) => *id == fence,
             _ => false,
         })

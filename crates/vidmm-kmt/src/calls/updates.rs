@@ -8,7 +8,7 @@ use super::addresses::access;
 use super::invalid;
 use crate::addresses::Mapping;
 use crate::call::{FenceValue, Reply, UpdateOperation};
-use crate::objects::{Allocation, Context, Device, Object, Part, Update};
+use crate::objects::{Context, Device, Object, Part, Update};
 use crate::rules::Rule;
 use crate::session::{Answer, PATIENCE, Session};
 use crate::status::Status;
@@ -29,6 +29,7 @@ impl Session {
         let end = fence.value.checked_add(1).ok_or_else(|| invalid("the fence cannot rise any more"))?;
         self.monitored(fence.fence, end)?;
         if self.object::<Device>(device)?.companion.is_none() {
+            self.room(2)?;
             let companion = self.create_paging_queue(device, 0)?.handle();
             self.object::<Device>(device)?.companion = Some(companion);
         }
@@ -44,7 +45,7 @@ impl Session {
             let (base, size) = operation.destination();
             let mapped = self.mapped_by(operation);
             for (base, Mapping { size, .. }) in self.addresses.parts_in(base, size) {
-                self.addresses.free(base, size);
+                self.addresses.free(base, size, self.call);
                 parts.push_back(Part::Unmap { base, size });
             }
             for (base, mapping) in mapped {
@@ -65,10 +66,10 @@ impl Session {
         let mut ranges = vec![(base, size)];
         match *operation {
             UpdateOperation::Map { allocation, offset, allocation_size, .. } => {
-                let of = self.object::<Allocation>(allocation)?;
+                let of = self.allocation_of(device, allocation)?;
                 let part = if allocation_size == 0 { size } else { allocation_size };
                 let is_inside = offset.checked_add(part).is_some_and(|end| end <= of.size);
-                if of.device != device || part == 0 || !size.is_multiple_of(part) || !is_inside {
+                if part == 0 || !size.is_multiple_of(part) || !is_inside {
                     return Err(invalid("that part of the allocation cannot be mapped there"));
                 }
                 numbers.extend([offset, part]);

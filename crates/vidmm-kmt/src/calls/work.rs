@@ -1,15 +1,14 @@
 //! Submissions, and the rules for what work uses.
 
-use vidmm::{FenceValueDesc, SubmitDesc, SubmitError};
+use vidmm::{FenceValueDesc, SubmitDesc};
 use vidmm_runtime::KernelCommand;
 
-use super::invalid;
+use super::invalid_unless_lost;
 use crate::call::Reply;
 use crate::faults::FaultKind;
-use crate::objects::{Allocation, Context, Device, Object, PagingQueue};
+use crate::objects::{Allocation, Context, Device, Object, Owed};
 use crate::rules::Rule;
 use crate::session::{Answer, PATIENCE, Session};
-use crate::status::Status;
 
 /// The most submissions of a device that have not ended.
 const IN_FLIGHT_MAX: u64 = 2048;
@@ -37,8 +36,9 @@ impl Session {
         let device = self.object::<Context>(context)?.device;
         self.judge_commands(device, commands);
         self.judge_updates(context, commands);
-        self.judge_fences(context)?;
+        self.judge_fences(context);
         self.judge_trim(device);
+        self.judge_kept(device, commands);
         if !self.notifications.is_empty() && self.strikes(FaultKind::Trim) {
             self.trim_by_fault();
         }
@@ -57,6 +57,8 @@ impl Session {
         if self.settings.null_hardware {
             // The driver takes the work for done. The work is done, unless a fence or paging holds the work up.
             let number = self.object::<Device>(device)?.submitted;
+            // The GPU begins the work a little later, so the work ends in the step behind.
+            self.pass_time_until(self.now() + self.settings.work + 1);
             self.await_progress(device, number, HELD_UP)?;
         }
         Ok(reply)
@@ -74,63 +76,62 @@ impl Session {
         // So the manager's queue is never full.
         self.await_progress(handle, number.saturating_sub(IN_FLIGHT_MAX), PATIENCE)?;
         let desc = SubmitDesc { dma_buffer, waits, signals, allocations: Vec::new() };
-        let _ = self.runtime.vidmm().submit(id, desc).map_err(|error| match error {
-            SubmitError::DeviceInError(_) => Reply::refused(Status::DEVICE_REMOVED, error),
-            _ => invalid(error),
-        })?;
-        self.object::<Device>(handle)?.submitted = number;
+        let _ = self.runtime.vidmm().submit(id, desc).map_err(invalid_unless_lost)?;
+        let call = self.call;
+        let device = self.object::<Device>(handle)?;
+        (device.submitted, device.submitted_by) = (number, call);
         Ok(Reply::default())
     }
 
     /// The commands must be where an allocation is mapped that the device's list names (RES-05).
     fn judge_commands(&mut self, device: u32, commands: u64) {
         let Some(handle) = self.addresses.allocation_at(commands) else {
-            return self.find(Rule::CommandsNotResident, format!("nothing is mapped at {commands:#x}"), None);
+            let was = self.addresses.was_at(commands);
+            let of = was.map_or(String::new(), |(handle, _)| format!(" any more; {handle:#x} was"));
+            let text = format!("nothing is mapped at {commands:#x}{of}");
+            return self.find(Rule::CommandsNotResident, text, was.map(|(_, call)| call));
         };
-        let (text, since) = match self.listed(device, handle) {
+        let (text, since) = match self.named_by_list(device, handle) {
             Some(Allocation { offered: None, .. }) => return,
             Some(Allocation { offered, .. }) => ("is offered", *offered),
-            None => ("is not on the device's list", None),
+            None => match self.handles.get(handle) {
+                Ok(Object::Allocation(Allocation { evicted_by: Some(call), .. })) => ("was evicted", Some(*call)),
+                _ => ("was never made resident", self.handles.added_by(handle)),
+            },
         };
         let text = format!("{handle:#x}, which is mapped at {commands:#x}, {text}");
         self.find(Rule::CommandsNotResident, text, since);
     }
 
     /// The allocation of a handle, if the device's list names the allocation, by that handle or another.
-    fn listed(&self, device: u32, handle: u32) -> Option<&Allocation> {
+    fn named_by_list(&self, device: u32, handle: u32) -> Option<&Allocation> {
         let Ok(Object::Allocation(mapped)) = self.handles.get(handle) else { return None };
         let is_listed = |of: &&Allocation| of.device == device && of.id == mapped.id && of.count > 0;
         if !mapped.is_opened {
             return Some(mapped).filter(is_listed);
         }
-        let allocations = self.handles.iter().filter_map(|(_, object)| match object {
-            Object::Allocation(of) => Some(of),
-            _ => None,
-        });
-        allocations.into_iter().find(is_listed)
+        self.listed(device).map(|(_, of)| of).find(is_listed)
     }
 
-    /// The paging fences of earlier calls must be reached, or be waited for by the context (RES-12, GVA-50).
-    fn judge_fences(&mut self, context: u32) -> Result<(), Reply> {
-        let of = self.object::<Context>(context)?;
-        let (device, awaited) = (of.device, of.awaited.clone());
+    /// The paging fences of earlier calls must be reached, or be waited for by the context (RES-11, GVA-50).
+    fn judge_fences(&mut self, context: u32) {
+        let Ok(Object::Context(of)) = self.handles.get(context) else { return };
+        let Ok(Object::Device(device)) = self.handles.get(of.device) else { return };
         let mut owed = Vec::new();
-        for handle in self.object::<Device>(device)?.queues.clone() {
-            let queue = self.object::<PagingQueue>(handle)?;
-            let (slot, of_queue) = (queue.slot, queue.owed.clone());
-            let reached = self.values[slot].max(awaited.get(&handle).copied().unwrap_or(0));
-            owed.extend(of_queue.into_iter().map(|(function, (value, call))| (function, value, call, reached)));
+        for handle in &device.queues {
+            let Ok(Object::PagingQueue(queue)) = self.handles.get(*handle) else { continue };
+            let reached = self.values[queue.slot].max(of.awaited.get(handle).copied().unwrap_or(0));
+            owed.extend(queue.owed.iter().filter(|(_, owed)| owed.value > reached).map(|(&of, &owed)| (of, owed)));
         }
-        for (function, value, call, reached) in owed {
-            if value > reached {
-                let rule = match function {
-                    "MapGpuVirtualAddress" => Rule::SubmittedBeforeMapped,
-                    _ => Rule::SubmittedBeforeResident,
-                };
-                let text = format!("work is submitted before the paging fence of {function}, {value}, was waited for");
-                self.find(rule, text, Some(call));
-            }
+        for (function, Owed { value, call, allocation }) in owed {
+            let rule = match function {
+                "MapGpuVirtualAddress" => Rule::SubmittedBeforeMapped,
+                _ => Rule::SubmittedBeforeResident,
+            };
+            let text = format!(
+                "work is submitted before the paging fence of {function}({allocation:#x}), {value}, was waited for"
+            );
+            self.find(rule, text, Some(call));
         }
-        Ok(())
     }
 }

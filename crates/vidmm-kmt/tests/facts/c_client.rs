@@ -46,12 +46,52 @@ fn run(program: &Path, settings: &Settings) -> std::process::Output {
         .expect("the program runs")
 }
 
-/// A client in C succeeds without a finding, and the log of each process repeats its calls. None without a compiler.
-fn runs_and_repeats(text: &str) -> Option<Vec<Played>> {
+/// The begin of each client.
+const PRELUDE: &str = r#"
+    #define _GNU_SOURCE
+    #include <fcntl.h>
+    #include <pthread.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    #include <vidmm/d3dkmthk.h>
+    static inline D3DKMT_HANDLE open_adapter(void) {
+        D3DKMT_OPENADAPTERFROMLUID open = { .AdapterLuid = { 7, 0 } };
+        D3DKMTOpenAdapterFromLuid(&open);
+        return open.hAdapter;
+    }
+    static inline D3DKMT_HANDLE make_device(D3DKMT_HANDLE adapter) {
+        D3DKMT_CREATEDEVICE create = { .hAdapter = adapter };
+        D3DKMTCreateDevice(&create);
+        return create.hDevice;
+    }
+    static inline D3DKMT_CREATEPAGINGQUEUE make_queue(D3DKMT_HANDLE device) {
+        D3DKMT_CREATEPAGINGQUEUE create = { .hDevice = device };
+        D3DKMTCreatePagingQueue(&create);
+        return create;
+    }
+    static inline D3DKMT_HANDLE make_shared_fence(D3DKMT_HANDLE device, HANDLE *shared) {
+        D3DKMT_CREATESYNCHRONIZATIONOBJECT2 create = { .hDevice = device, .Info = { .Type = D3DDDI_MONITORED_FENCE, .Flags = 3 } };
+        D3DKMTCreateSynchronizationObject2(&create);
+        D3DKMTShareObjects(1, &create.hSyncObject, 0, 0, shared);
+        return create.hSyncObject;
+    }
+"#;
+
+/// Builds a client in a new folder. None without a compiler.
+fn built(text: &str) -> Option<(tempfile::TempDir, PathBuf)> {
     let folder = tempfile::tempdir().expect("there is a folder");
     let source = folder.path().join("client.c");
-    std::fs::write(&source, text).expect("the file is written");
+    std::fs::write(&source, format!("{PRELUDE}{text}")).expect("the file is written");
     let program = compile(&source, folder.path())?;
+    Some((folder, program))
+}
+
+/// A client in C succeeds without a finding, and the log of each process repeats its calls. None without a compiler.
+fn runs_and_repeats(text: &str) -> Option<Vec<Played>> {
+    let (folder, program) = built(text)?;
     let calls = folder.path().join("calls.jsonl");
     let output = run(&program, &Settings { calls: Some(calls.clone()), ..Settings::default() });
     assert!(output.status.success(), "{output:?}");
@@ -121,18 +161,8 @@ fn the_suite_compiles_against_headers_in_microsofts_shapes() {
 #[test]
 fn a_resource_and_a_fence_are_shared_by_descriptors() {
     let text = r#"
-        #include <string.h>
-        #include <unistd.h>
-        #include <vidmm/d3dkmthk.h>
-        static D3DKMT_HANDLE make_device(D3DKMT_HANDLE adapter) {
-            D3DKMT_CREATEDEVICE create = { .hAdapter = adapter };
-            D3DKMTCreateDevice(&create);
-            return create.hDevice;
-        }
         int main(void) {
-            D3DKMT_OPENADAPTERFROMLUID open = { .AdapterLuid = { 7, 0 } };
-            D3DKMTOpenAdapterFromLuid(&open);
-            D3DKMT_HANDLE first = make_device(open.hAdapter), second = make_device(open.hAdapter);
+            D3DKMT_HANDLE adapter = open_adapter(), first = make_device(adapter), second = make_device(adapter);
             struct vidmm_kmt_allocation data = { VIDMM_KMT_ALLOCATION, 1 << 20, 2, 1 };
             D3DDDI_ALLOCATIONINFO2 info = { .pPrivateDriverData = &data, .PrivateDriverDataSize = sizeof data };
             D3DKMT_CREATEALLOCATION create = { .hDevice = first, .NumAllocations = 1, .pAllocationInfo2 = &info,
@@ -174,21 +204,12 @@ fn a_resource_and_a_fence_are_shared_by_descriptors() {
 
 #[test]
 fn a_client_that_writes_a_fence_is_named_and_dies_at_the_line() {
-    let folder = tempfile::tempdir().expect("there is a folder");
-    let source = folder.path().join("writer.c");
-    let text = "#include <vidmm/d3dkmthk.h>
+    let text = "
         int main(void) {
-            D3DKMT_OPENADAPTERFROMLUID open = { .AdapterLuid = { 7, 0 } };
-            D3DKMTOpenAdapterFromLuid(&open);
-            D3DKMT_CREATEDEVICE device = { .hAdapter = open.hAdapter };
-            D3DKMTCreateDevice(&device);
-            D3DKMT_CREATEPAGINGQUEUE queue = { .hDevice = device.hDevice };
-            D3DKMTCreatePagingQueue(&queue);
-            *(UINT64 *)queue.FenceValueCPUVirtualAddress = 9;
+            *(UINT64 *)make_queue(make_device(open_adapter())).FenceValueCPUVirtualAddress = 9;
             return 0;
         }";
-    std::fs::write(&source, text).expect("the file is written");
-    let Some(program) = compile(&source, folder.path()) else { return };
+    let Some((_folder, program)) = built(text) else { return };
     let output = run(&program, &Settings::default());
     let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
     assert_eq!(signal, Some(libc::SIGSEGV), "{output:?}");
@@ -198,18 +219,14 @@ fn a_client_that_writes_a_fence_is_named_and_dies_at_the_line() {
 /// Before, the log was written out before the program's own ends, and their calls were lost.
 #[test]
 fn a_call_at_the_end_of_the_program_is_in_the_log() {
-    let folder = tempfile::tempdir().expect("there is a folder");
-    let source = folder.path().join("end.c");
-    let text = "#include <stdlib.h>
-        #include <vidmm/d3dkmthk.h>
-        static D3DKMT_OPENADAPTERFROMLUID adapter = { .AdapterLuid = { 7, 0 } };
-        static void end(void) { D3DKMTCloseAdapter(&(D3DKMT_CLOSEADAPTER){ adapter.hAdapter }); }
+    let text = "
+        static D3DKMT_HANDLE adapter;
+        static void end(void) { D3DKMTCloseAdapter(&(D3DKMT_CLOSEADAPTER){ adapter }); }
         int main(void) {
             atexit(end);
-            return D3DKMTOpenAdapterFromLuid(&adapter);
+            return !(adapter = open_adapter());
         }";
-    std::fs::write(&source, text).expect("the file is written");
-    let Some(program) = compile(&source, folder.path()) else { return };
+    let Some((folder, program)) = built(text) else { return };
     let calls = folder.path().join("calls.jsonl");
     assert!(run(&program, &Settings { calls: Some(calls.clone()), ..Settings::default() }).status.success());
     let played = replay(&calls, false, |_| ()).expect("the log is read");
@@ -220,10 +237,6 @@ fn a_call_at_the_end_of_the_program_is_in_the_log() {
 #[test]
 fn threads_take_turns_and_a_forked_process_has_no_adapter() {
     let text = r#"
-        #include <pthread.h>
-        #include <sys/wait.h>
-        #include <unistd.h>
-        #include <vidmm/d3dkmthk.h>
         static D3DKMT_HANDLE device, queue;
         static void *run(void *unused) {
             for (int i = 0; i < 200; i++) {
@@ -244,13 +257,8 @@ fn threads_take_turns_and_a_forked_process_has_no_adapter() {
             return unused;
         }
         int main(void) {
-            D3DKMT_OPENADAPTERFROMLUID open = { .AdapterLuid = { 7, 0 } };
-            D3DKMTOpenAdapterFromLuid(&open);
-            D3DKMT_CREATEDEVICE create = { .hAdapter = open.hAdapter };
-            D3DKMTCreateDevice(&create);
-            device = create.hDevice;
-            D3DKMT_CREATEPAGINGQUEUE paging = { .hDevice = device };
-            D3DKMTCreatePagingQueue(&paging);
+            device = make_device(open_adapter());
+            D3DKMT_CREATEPAGINGQUEUE paging = make_queue(device);
             queue = paging.hPagingQueue;
             pthread_t threads[4];
             for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, run, 0);
@@ -269,23 +277,18 @@ fn threads_take_turns_and_a_forked_process_has_no_adapter() {
 #[test]
 fn a_client_of_other_times_runs() {
     let text = r#"
-        #include <vidmm/d3dkmthk.h>
         int main(void) {
-            D3DKMT_OPENADAPTERFROMLUID open = { .AdapterLuid = { 7, 0 } };
-            D3DKMTOpenAdapterFromLuid(&open);
-            D3DKMT_CREATEDEVICE device = { .hAdapter = open.hAdapter };
-            D3DKMTCreateDevice(&device);
-            D3DKMT_CREATEPAGINGQUEUE paging = { .hDevice = device.hDevice };
-            D3DKMTCreatePagingQueue(&paging);
+            D3DKMT_HANDLE adapter = open_adapter(), device = make_device(adapter);
+            D3DKMT_CREATEPAGINGQUEUE paging = make_queue(device);
             struct vidmm_kmt_allocation data = { VIDMM_KMT_ALLOCATION, 65536, 0, 1 };
             static char memory[65536];
             D3DDDI_ALLOCATIONINFO info = { .pSystemMem = memory, .pPrivateDriverData = &data, .PrivateDriverDataSize = sizeof data };
-            D3DKMT_CREATEALLOCATION create = { .hDevice = device.hDevice, .NumAllocations = 1, .pAllocationInfo = &info };
+            D3DKMT_CREATEALLOCATION create = { .hDevice = device, .NumAllocations = 1, .pAllocationInfo = &info };
             if (D3DKMTCreateAllocation(&create) < 0 || !info.hAllocation) return 1;
-            D3DKMT_LOCK2 lock = { device.hDevice, info.hAllocation, 0, 0 };
+            D3DKMT_LOCK2 lock = { device, info.hAllocation, 0, 0 };
             if (D3DKMTLock2(&lock) < 0 || lock.pData != memory) return 2;
-            if (D3DKMTInvalidateCache(&(D3DKMT_INVALIDATECACHE){ device.hDevice, info.hAllocation, 0, 65536 }) < 0) return 3;
-            D3DKMTUnlock2(&(D3DKMT_UNLOCK2){ device.hDevice, info.hAllocation });
+            if (D3DKMTInvalidateCache(&(D3DKMT_INVALIDATECACHE){ device, info.hAllocation, 0, 65536 }) < 0) return 3;
+            D3DKMTUnlock2(&(D3DKMT_UNLOCK2){ device, info.hAllocation });
             D3DDDI_UPDATEALLOCPROPERTY update = { .hPagingQueue = paging.hPagingQueue, .hAllocation = info.hAllocation,
                 .SupportedSegmentSet = 3, .PreferredSegment = 2 | 1 << 6, .PropertyMaskValue = 2 | 4 };
             if (D3DKMTUpdateAllocationProperty(&update) < 0) return 4;
@@ -296,7 +299,7 @@ fn a_client_of_other_times_runs() {
             if (D3DKMTMakeResident(&make) < 0 || D3DKMTMapGpuVirtualAddress(&map) < 0) return 6;
             D3DDDI_RESERVEGPUVIRTUALADDRESS reserve = { .hPagingQueue = paging.hPagingQueue, .Size = 1 << 20 };
             if (D3DKMTReserveGpuVirtualAddress(&reserve) < 0) return 16;
-            D3DKMT_CREATECONTEXTVIRTUAL context = { .hDevice = device.hDevice, .Flags = 16 };
+            D3DKMT_CREATECONTEXTVIRTUAL context = { .hDevice = device, .Flags = 16 };
             if (D3DKMTCreateContextVirtual(&context) < 0) return 7;
             D3DKMT_CREATEHWQUEUE queue = { .hHwContext = context.hContext };
             if (D3DKMTCreateHwQueue(&queue) < 0 || !queue.hHwQueueProgressFence || !queue.HwQueueProgressFenceGPUVirtualAddress) return 8;
@@ -308,20 +311,20 @@ fn a_client_of_other_times_runs() {
                 .CommandBuffer = map.VirtualAddress, .CommandLength = 64 };
             if (D3DKMTSubmitCommandToHwQueue(&submit) < 0) return 10;
             while (*(volatile UINT64 *)queue.HwQueueProgressFenceCPUVirtualAddress != 5);
-            D3DKMT_CREATESYNCHRONIZATIONOBJECT2 sync = { .hDevice = device.hDevice, .Info = { .Type = D3DDDI_MONITORED_FENCE } };
+            D3DKMT_CREATESYNCHRONIZATIONOBJECT2 sync = { .hDevice = device, .Info = { .Type = D3DDDI_MONITORED_FENCE } };
             D3DKMTCreateSynchronizationObject2(&sync);
             value = 3;
             D3DKMT_SUBMITSIGNALSYNCOBJECTSTOHWQUEUE signal = { .BroadcastHwQueueCount = 1, .BroadcastHwQueueArray = &queue.hHwQueue,
                 .ObjectCount = 1, .ObjectHandleArray = &sync.hSyncObject, .FenceValueArray = &value };
             if (D3DKMTSubmitSignalSyncObjectsToHwQueue(&signal) < 0) return 11;
-            D3DKMT_WAITFORSYNCHRONIZATIONOBJECTFROMCPU from_cpu = { .hDevice = device.hDevice, .ObjectCount = 1,
+            D3DKMT_WAITFORSYNCHRONIZATIONOBJECTFROMCPU from_cpu = { .hDevice = device, .ObjectCount = 1,
                 .ObjectHandleArray = &sync.hSyncObject, .FenceValueArray = &value };
             if (D3DKMTWaitForSynchronizationObjectFromCpu(&from_cpu) < 0) return 12;
             D3DDDI_UPDATEGPUVIRTUALADDRESS_OPERATION operations[2] = {
                 { D3DDDI_UPDATEGPUVIRTUALADDRESS_MAP_PROTECT, .MapProtect = { reserve.VirtualAddress, 65536, info.hAllocation, 0, 0, 1, 7 } },
                 { D3DDDI_UPDATEGPUVIRTUALADDRESS_COPY, .Copy = { reserve.VirtualAddress, 65536, reserve.VirtualAddress + 65536 } },
             };
-            D3DKMT_UPDATEGPUVIRTUALADDRESS tiles = { .hDevice = device.hDevice, .hContext = context.hContext, .hFenceObject = sync.hSyncObject,
+            D3DKMT_UPDATEGPUVIRTUALADDRESS tiles = { .hDevice = device, .hContext = context.hContext, .hFenceObject = sync.hSyncObject,
                 .NumOperations = 2, .Operations = operations, .FenceValue = 3 };
             if (D3DKMTUpdateGpuVirtualAddress(&tiles) < 0) return 17;
             value = 4;
@@ -330,8 +333,8 @@ fn a_client_of_other_times_runs() {
             submit.HwQueueProgressFenceId = 6;
             if (D3DKMTSubmitCommandToHwQueue(&submit) < 0) return 19;
             if (D3DKMTDestroyHwQueue(&(D3DKMT_DESTROYHWQUEUE){ queue.hHwQueue }) < 0) return 13;
-            if (D3DKMTEscape(&(D3DKMT_ESCAPE){ .hAdapter = open.hAdapter }) != STATUS_NOT_SUPPORTED) return 14;
-            D3DKMT_DESTROYALLOCATION destroy = { device.hDevice, 0, &info.hAllocation, 1 };
+            if (D3DKMTEscape(&(D3DKMT_ESCAPE){ .hAdapter = adapter }) != STATUS_NOT_SUPPORTED) return 14;
+            D3DKMT_DESTROYALLOCATION destroy = { device, 0, &info.hAllocation, 1 };
             return D3DKMTDestroyAllocation(&destroy) < 0 ? 15 : 0;
         }"#;
     let Some(played) = runs_and_repeats(text) else { return };
@@ -343,30 +346,15 @@ fn a_client_of_other_times_runs() {
 #[test]
 fn each_process_has_a_manager_and_a_log() {
     let text = r#"
-        #define _GNU_SOURCE
-        #include <fcntl.h>
-        #include <stdio.h>
-        #include <sys/wait.h>
-        #include <unistd.h>
-        #include <vidmm/d3dkmthk.h>
-        static D3DKMT_HANDLE make_device(void) {
-            D3DKMT_OPENADAPTERFROMLUID open = { .AdapterLuid = { 7, 0 } };
-            D3DKMTOpenAdapterFromLuid(&open);
-            D3DKMT_CREATEDEVICE create = { .hAdapter = open.hAdapter };
-            D3DKMTCreateDevice(&create);
-            return create.hDevice;
-        }
         int main(void) {
             int to_parent[2], to_child[2], status = 0;
             if (pipe(to_parent) || pipe(to_child)) return 1;
             pid_t child = fork();
-            D3DKMT_HANDLE device = make_device();
+            D3DKMT_HANDLE device = make_device(open_adapter());
             if (!device) return 2;
             if (child == 0) {
-                D3DKMT_CREATESYNCHRONIZATIONOBJECT2 fence = { .hDevice = device, .Info = { .Type = D3DDDI_MONITORED_FENCE, .Flags = 3 } };
-                D3DKMTCreateSynchronizationObject2(&fence);
                 HANDLE shared;
-                if (D3DKMTShareObjects(1, &fence.hSyncObject, 0, 0, &shared) < 0) return 3;
+                make_shared_fence(device, &shared);
                 int descriptor = (int)(uintptr_t)shared;
                 D3DKMT_OPENSYNCOBJECTFROMNTHANDLE2 own = { .hNtHandle = shared, .hDevice = device };
                 if (D3DKMTOpenSyncObjectFromNtHandle2(&own) < 0) return 4;
@@ -395,10 +383,6 @@ fn each_process_has_a_manager_and_a_log() {
 #[test]
 fn a_fork_at_any_time_neither_hangs_nor_disturbs() {
     let text = r#"
-        #include <pthread.h>
-        #include <sys/wait.h>
-        #include <unistd.h>
-        #include <vidmm/d3dkmthk.h>
         static D3DKMT_HANDLE device;
         static volatile int is_over;
         static void *run(void *unused) {
@@ -410,15 +394,9 @@ fn a_fork_at_any_time_neither_hangs_nor_disturbs() {
             return unused;
         }
         int main(void) {
-            D3DKMT_OPENADAPTERFROMLUID open = { .AdapterLuid = { 7, 0 } };
-            D3DKMTOpenAdapterFromLuid(&open);
-            D3DKMT_CREATEDEVICE create = { .hAdapter = open.hAdapter };
-            D3DKMTCreateDevice(&create);
-            device = create.hDevice;
-            D3DKMT_CREATESYNCHRONIZATIONOBJECT2 fence = { .hDevice = device, .Info = { .Type = D3DDDI_MONITORED_FENCE, .Flags = 3 } };
-            D3DKMTCreateSynchronizationObject2(&fence);
+            device = make_device(open_adapter());
             HANDLE shared;
-            D3DKMTShareObjects(1, &fence.hSyncObject, 0, 0, &shared);
+            D3DKMT_HANDLE fence = make_shared_fence(device, &shared);
             pthread_t threads[2];
             for (int i = 0; i < 2; i++) pthread_create(&threads[i], 0, run, 0);
             for (int i = 0; i < 50; i++) {
@@ -426,7 +404,7 @@ fn a_fork_at_any_time_neither_hangs_nor_disturbs() {
                 if (child == 0) {
                     UINT64 value = 0;
                     D3DKMT_WAITFORSYNCHRONIZATIONOBJECTFROMCPU wait = { .hDevice = device, .ObjectCount = 1,
-                        .ObjectHandleArray = &fence.hSyncObject, .FenceValueArray = &value, .hAsyncEvent = shared };
+                        .ObjectHandleArray = &fence, .FenceValueArray = &value, .hAsyncEvent = shared };
                     D3DKMT_OPENSYNCOBJECTFROMNTHANDLE2 same = { .hNtHandle = shared, .hDevice = device };
                     if (D3DKMTWaitForSynchronizationObjectFromCpu(&wait) != STATUS_NOT_SUPPORTED) return 3;
                     if (D3DKMTOpenSyncObjectFromNtHandle2(&same) != STATUS_NOT_SUPPORTED) return 4;

@@ -62,16 +62,24 @@ impl Client {
         self.session.call(&call)
     }
 
-    pub fn create(&mut self, size: u64) -> u32 {
-        let allocations = vec![AllocationInfo { size, memory: Memory::Local, lockable: true }];
-        let call = Call::CreateAllocation {
+    /// The call that creates allocations.
+    pub fn creation(&self, memory: Memory, sizes: &[u64]) -> Call {
+        let info = |&size| AllocationInfo { size, memory, lockable: true };
+        Call::CreateAllocation {
             device: self.device,
             resource: 0,
             creates_resource: false,
             is_shared: false,
-            allocations,
-        };
-        let allocation = self.call(call).handles[1];
+            allocations: sizes.iter().map(info).collect(),
+        }
+    }
+
+    pub fn create(&mut self, size: u64) -> u32 {
+        self.create_in(Memory::Local, size)
+    }
+
+    pub fn create_in(&mut self, memory: Memory, size: u64) -> u32 {
+        let allocation = self.call(self.creation(memory, &[size])).handles[1];
         self.alive.push(allocation);
         allocation
     }
@@ -152,6 +160,7 @@ impl Client {
             let reply = self.session.call(&call);
             assert!(reply.status.is_success(), "{call:?}: {reply:?}");
         }
+        self.session.end();
         self.session.findings().iter().map(|finding| finding.rule).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! Legal calls near to a mistake have no finding: a case for each rule.
 
-use vidmm_kmt::{Call, FenceValue, Settings, Status};
+use vidmm_kmt::{Call, FenceValue, Memory, Settings, Status};
 
 use crate::client::{ASSUME_NOT_IN_USE, CANT_TRIM_FURTHER, Client, MIB, MUST_SUCCEED, small};
 
@@ -84,6 +84,99 @@ fn a_client_whose_list_is_busy_can_trim_no_further() {
         }
         client.wait(made.value());
     }
+    assert_eq!(client.end(), []);
+}
+
+/// KMT-06: the commands, and what no work has used yet, may be what the next work needs.
+#[test]
+fn a_client_that_holds_what_the_next_work_needs_can_trim_no_further() {
+    let mut client = Client::with_faults(&["refuse"]);
+    let made_resident = |client: &mut Client, allocation| {
+        assert_eq!(client.make_resident(allocation, 0).status, Status::NO_MEMORY);
+        let made = client.make_resident(allocation, CANT_TRIM_FURTHER);
+        client.wait(made.value());
+    };
+    let allocation = client.create(MIB);
+    let mapped = client.map(allocation);
+    client.wait(mapped.value());
+    made_resident(&mut client, allocation);
+    for _ in 0..3 {
+        let of_work = client.create(MIB);
+        made_resident(&mut client, of_work);
+        client.submit(mapped.address);
+        client.finish();
+        client.evict(of_work);
+    }
+    assert_eq!(client.end(), []);
+}
+
+/// KMT-06: a client with a list for each work keeps what two works in a row need.
+#[test]
+fn a_client_that_has_trimmed_before_is_trusted() {
+    let mut client = Client::with_faults(&["refuse"]);
+    let mut listed = Vec::<(u32, u64)>::new();
+    for round in 0..4 {
+        let allocation = client.create(MIB);
+        let mapped = client.map(allocation);
+        let mut made = client.make_resident(allocation, 0);
+        if round == 2 {
+            client.evict(listed.remove(0).0);
+            made = client.make_resident(allocation, 0);
+        }
+        assert_eq!(made.status, Status::NO_MEMORY);
+        let made = client.make_resident(allocation, CANT_TRIM_FURTHER);
+        client.wait(mapped.value().max(made.value()));
+        client.submit(mapped.address);
+        client.finish();
+        listed.push((allocation, mapped.address));
+        if round == 0 {
+            // The first work alone is over, and all of it goes.
+            client.evict(listed.remove(0).0);
+        }
+    }
+    assert_eq!(client.end(), []);
+}
+
+/// KMT-06: system memory makes no room in local memory.
+#[test]
+fn idle_allocations_of_another_memory_are_no_room() {
+    let mut client = Client::with_faults(&["refuse@2"]);
+    let system = client.create_in(Memory::System, MIB);
+    assert!(client.make_resident(system, 0).status.is_success());
+    let local = client.create(MIB);
+    assert_eq!(client.make_resident(local, 0).status, Status::NO_MEMORY);
+    assert!(client.make_resident(local, CANT_TRIM_FURTHER).status.is_success());
+    assert_eq!(client.end(), []);
+}
+
+/// KMT-06: what is offered is given back already.
+#[test]
+fn offered_allocations_are_not_idle() {
+    let mut client = Client::with_faults(&["refuse@2"]);
+    let (used, commands) = client.ready(MIB);
+    client.submit(commands);
+    client.finish();
+    client.call(Call::OfferAllocations { device: client.device, allocations: vec![used], priority: 1 });
+    let other = client.create(MIB);
+    assert_eq!(client.make_resident(other, 0).status, Status::NO_MEMORY);
+    assert!(client.make_resident(other, CANT_TRIM_FURTHER).status.is_success());
+    assert_eq!(client.end(), []);
+}
+
+/// KMT-07: a trim takes nothing back for good if the allocation is resident again for its work.
+#[test]
+fn an_unused_allocation_may_be_trimmed_and_made_resident_again() {
+    let mut client = Client::with_faults(&["refuse@2"]);
+    let (unused, commands) = client.ready(MIB);
+    client.call(Call::TimePasses { until: 100_000_000 });
+    let other = client.create(MIB);
+    assert_eq!(client.make_resident(other, 0).status, Status::NO_MEMORY);
+    client.evict(unused);
+    for allocation in [other, unused] {
+        let made = client.make_resident(allocation, 0);
+        client.wait(made.value());
+    }
+    client.submit(commands);
     assert_eq!(client.end(), []);
 }
 

@@ -1,6 +1,6 @@
 //! Properties of an allocation that change, and the cache.
 
-use vidmm_kmt::{AllocationInfo, Call, Memory, Rule, Status};
+use vidmm_kmt::{Call, Memory, Rule, Status};
 
 use crate::client::{Client, MIB};
 
@@ -93,11 +93,7 @@ fn an_event_of_a_dead_fence_is_named() {
 #[test]
 fn the_same_segments_again_are_accepted() {
     let mut client = Client::small();
-    let allocations = vec![AllocationInfo { size: MIB, memory: Memory::System, lockable: true }];
-    let (device, resource) = (client.device, 0);
-    let create = Call::CreateAllocation { device, resource, creates_resource: false, is_shared: false, allocations };
-    let allocation = client.call(create).handles[1];
-    client.alive.push(allocation);
+    let allocation = client.create_in(Memory::System, MIB);
     assert!(update(&mut client, allocation, APERTURE).status.is_success());
     assert_eq!(client.end(), []);
 }

@@ -1,6 +1,6 @@
 //! Each mistake of a client is named by its rule, with the earlier call.
 
-use vidmm_kmt::{Call, FaultKind, FenceValue, Neighbour, Reply, Rule, Settings, Status};
+use vidmm_kmt::{Call, FaultKind, FenceValue, Memory, Neighbour, Reply, Rule, Settings, Status};
 
 use crate::client::{ASSUME_NOT_IN_USE, CANT_TRIM_FURTHER, Client, MIB, MUST_SUCCEED, small};
 
@@ -41,8 +41,16 @@ fn commands_must_be_where_a_listed_allocation_is_mapped() {
     client.submit(1 << 30);
     client.finish();
     client.evict(allocation);
+    let evict = client.session.num_calls();
     client.submit(commands);
-    assert_eq!(client.end(), [Rule::CommandsNotResident, Rule::CommandsNotResident]);
+    client.finish();
+    client.destroy(allocation, 0);
+    let destroy = client.session.num_calls();
+    client.submit(commands);
+    let findings = client.session.findings();
+    assert_eq!(Vec::from_iter(findings.iter().map(|of| of.since)), [None, Some(evict), Some(destroy)]);
+    assert!(findings[2].text.contains(&format!("{allocation:#x} was")), "{}", findings[2]);
+    assert_eq!(client.end(), [Rule::CommandsNotResident; 3]);
 }
 
 #[test]
@@ -54,6 +62,28 @@ fn a_dead_handle_is_named_with_the_call_that_destroyed_the_object() {
     assert_eq!(client.make_resident(client.device, 0).status, Status::INVALID_HANDLE);
     assert_eq!(client.session.findings()[0].since, Some(7));
     assert_eq!(client.end(), [Rule::DeadHandle, Rule::DeadHandle]);
+}
+
+/// Before, DestroyAllocation destroyed an allocation of any device.
+#[test]
+fn a_handle_of_another_device_is_named_with_the_call_that_gave_it() {
+    let mut client = Client::small();
+    let (allocation, _) = client.ready(MIB);
+    let (device, allocations) =
+        (client.call(Call::CreateDevice { adapter: client.adapter }).handle(), vec![allocation]);
+    let paging_queue = client.call(Call::CreatePagingQueue { device, priority: 0 }).handle();
+    let calls = [
+        Call::Evict { device, allocations: allocations.clone(), flags: 0 },
+        Call::Lock { device, allocation },
+        Call::MakeResident { paging_queue, allocations: allocations.clone(), flags: 0 },
+        Call::DestroyAllocation { device, resource: 0, allocations, flags: 0 },
+    ];
+    for call in calls {
+        assert_eq!(client.call(call).status, Status::INVALID_HANDLE);
+    }
+    client.call(Call::DestroyDevice { device });
+    assert!(client.session.findings().iter().all(|of| of.since == Some(6)));
+    assert_eq!(client.end(), [Rule::DeadHandle; 4]);
 }
 
 /// Before, closing a device as an adapter removed the device.
@@ -85,7 +115,9 @@ fn an_evict_needs_a_make_resident() {
     let mut client = Client::small();
     let (allocation, _) = client.ready(MIB);
     client.evict(allocation);
+    let evict = client.session.num_calls();
     assert_eq!(client.evict(allocation).status, Status::INVALID_PARAMETER);
+    assert_eq!(client.session.findings()[0].since, Some(evict));
     assert_eq!(client.end(), [Rule::EvictedTooOften]);
 }
 
@@ -108,7 +140,30 @@ fn a_client_that_trims_nothing_after_a_refusal_is_named() {
     assert!(made.num_bytes_to_trim > 0, "{made:?}");
     let refusal = client.session.num_calls();
     let _ = client.make_resident(allocation, CANT_TRIM_FURTHER);
+    client.session.end();
     assert_eq!(client.session.findings()[0].since, Some(refusal));
+    assert_eq!(client.end(), [Rule::NothingTrimmed]);
+}
+
+/// The commands of the next work are not idle. Other allocations that earlier work has used are idle.
+#[test]
+fn allocations_that_are_kept_are_named_when_work_does_not_need_them() {
+    let mut client = Client::with_faults(&["refuse@3"]);
+    let (_, commands) = client.ready(MIB);
+    let (idle, _) = client.ready(MIB);
+    client.submit(commands);
+    client.finish();
+    let other = client.create(MIB);
+    assert_eq!(client.make_resident(other, 0).status, Status::NO_MEMORY);
+    let made = client.make_resident(other, CANT_TRIM_FURTHER);
+    client.wait(made.value());
+    assert_eq!(client.session.findings(), []);
+    client.submit(commands);
+    let found = client.session.findings()[0].text.clone();
+    assert!(
+        found.ends_with(&format!("{MIB} bytes of idle allocations are on the list, the first is {idle:#x}")),
+        "{found}"
+    );
     assert_eq!(client.end(), [Rule::NothingTrimmed]);
 }
 
@@ -159,7 +214,9 @@ fn an_allocation_in_use_is_not_assumed_idle() {
     let mut client = Client::small();
     let (allocation, commands) = client.ready(MIB);
     client.submit(commands);
+    let submission = client.session.num_calls();
     client.destroy(allocation, ASSUME_NOT_IN_USE);
+    assert_eq!(client.session.findings()[0].since, Some(submission));
     assert_eq!(client.end(), [Rule::DestroyedInUse]);
 }
 
@@ -206,9 +263,9 @@ fn objects_left_on_an_adapter_or_a_device_are_named() {
     client.call(Call::CloseAdapter { adapter: client.adapter });
     client.call(Call::DestroyDevice { device: client.device });
     let findings = client.session.findings();
-    let texts = ["1 devices are left", "1 allocations are left"];
-    assert!(findings.iter().zip(texts).all(|(of, text)| of.rule == Rule::Leaked && of.text.starts_with(text)));
-    assert_eq!(findings.len(), texts.len());
+    let texts = findings.iter().map(|of| (of.rule, &of.text[..of.text.find(" of ").unwrap_or(0)], of.since));
+    let left = [(Rule::Leaked, "1 devices", Some(2)), (Rule::Leaked, "1 allocations", Some(6))];
+    assert_eq!(Vec::from_iter(texts), left);
 }
 
 #[test]
@@ -222,6 +279,7 @@ fn an_unused_allocation_that_is_evicted_after_a_refusal_is_named() {
     let other = client.create(MIB);
     assert_eq!(client.make_resident(other, 0).status, Status::NO_MEMORY);
     client.evict(held);
+    client.session.end();
     assert_eq!(client.session.findings()[0].since, Some(call));
     assert_eq!(client.end(), [Rule::TakenBack]);
 }
@@ -237,6 +295,21 @@ fn a_device_whose_work_hangs_is_lost_and_its_waits_end() {
     assert_eq!(client.finish().status, Status::SUCCESS);
     assert_eq!(client.call(state).value(), 4);
     assert_eq!(client.submit(commands).status, Status::DEVICE_REMOVED);
+    assert_eq!(client.call(client.creation(Memory::Local, &[MIB])).status, Status::DEVICE_REMOVED);
+    assert_eq!(client.end(), []);
+}
+
+/// Before, a call that needed two handles kept the first, which nobody could destroy.
+#[test]
+fn a_call_without_room_for_its_handles_makes_none() {
+    let mut client = Client::small();
+    while client.call(Call::OpenAdapter).status == Status::SUCCESS {}
+    client.call(Call::DestroySynchronizationObject { fence: client.fence });
+    let device = client.device;
+    assert_eq!(client.call(client.creation(Memory::Local, &[MIB; 2])).status, Status::INSUFFICIENT_RESOURCES);
+    assert_eq!(client.call(Call::CreatePagingQueue { device, priority: 0 }).status, Status::INSUFFICIENT_RESOURCES);
+    let fence = Call::CreateMonitoredFence { device, initial_value: 0, is_shared: false };
+    assert_eq!(client.call(fence).status, Status::SUCCESS);
     assert_eq!(client.end(), []);
 }
 
