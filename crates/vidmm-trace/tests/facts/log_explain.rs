@@ -132,7 +132,7 @@ fn an_announcement_and_the_prefetch_are_told_with_their_reason() {
         &text,
         &[
             "announced that it needs the allocation soon, as number 2.",
-            "While engines left the bus alone, it came into free memory ahead of a MakeResident: device 0 had announced it (plan 6).",
+            "While engines left the bus alone, it came into free memory ahead of a MakeResident: device 0 of process 0 had announced it (plan 6).",
             "ahead of a MakeResident: the policy expected a use (plan 6).",
         ],
     );
