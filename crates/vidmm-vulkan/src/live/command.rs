@@ -164,6 +164,10 @@ pub(super) enum Command {
         allocations: Vec<AllocationId>,
         flags: EvictFlags,
     },
+    Announce {
+        device: DeviceId,
+        allocations: Vec<AllocationId>,
+    },
     Offer {
         device: DeviceId,
         allocations: Vec<AllocationId>,

@@ -8,7 +8,7 @@ use crate::device::Point;
 use super::allocation::Allocation;
 use super::books::{DeviceInner, Named};
 use super::buffer::Buffer;
-use super::command::{FrameAllocations, Submission};
+use super::command::{Command, FrameAllocations, Submission};
 use super::error::Error;
 use super::uses::{Download, Use};
 
@@ -53,6 +53,19 @@ impl<'a> Frame<'a> {
             allocations.iter().map(|allocation| allocation.name_on(self.device)).collect()
         };
         Ok(Named::Frame(FrameAllocations { read: names(&self.read)?, written: names(&self.written)? }))
+    }
+
+    /// Says that the device needs what this frame names soon, in the order of the calls of `insert` and `insert_read`, reads first. The
+    /// device's last announcement is void. While engines leave the bus alone, the content comes into free local memory before the frame is
+    /// submitted, and nothing is evicted for it ([`VidMm::announce`](vidmm::VidMm::announce)).
+    ///
+    /// # Errors
+    ///
+    /// If the adapter is lost, or something is another device's.
+    pub fn announce(&self) -> Result<(), Error> {
+        let names = |of: &[&Allocation]| of.iter().map(|of| of.name_on(self.device)).collect::<Result<Vec<_>, Error>>();
+        let allocations = [names(&self.read)?, names(&self.written)?].concat();
+        self.device.client().send(Command::Announce { device: self.device.new.device, allocations })
     }
 
     /// Submits commands to the manager's queue, when all that the frame uses is in place. Returns the point that their end

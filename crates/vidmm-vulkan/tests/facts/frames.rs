@@ -387,6 +387,28 @@ fn vulkan_knows_an_allocation_by_its_name() {
 
 /// A loop over three times local memory: least recently used first brings all of it in each time, and a forecast does not (D24).
 #[test]
+fn what_a_frame_announces_comes_into_free_memory_before_the_frame() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let [soon, full] = [3 * MIB, 7 * MIB].map(|bytes| world.buffer(bytes));
+    world.run_frame(&[(&soon, None, Some(7))]);
+    world.run_frame(&[(&full, None, Some(8))]);
+    world.until_gone(&soon);
+    world.device.frame().insert_read(&soon).announce().expect("the adapter lives");
+    assert_eq!(world.adapter.statistics().expect("the adapter answers").prefetches, 0, "no memory is free");
+    drop(full);
+    let deadline = Instant::now() + LONG;
+    while soon.residency().expect("the adapter answers") != AllocationResidencyStatus::ResidentInGpuMemory {
+        assert!(Instant::now() < deadline, "nothing comes");
+        std::thread::yield_now();
+    }
+    world.run_frame(&[(&soon, Some(7), None)]);
+    let statistics = world.adapter.statistics().expect("the adapter answers");
+    assert_eq!((statistics.prefetches, statistics.bytes_prefetched), (1, 3 * MIB));
+    drop(soon);
+    world.is_clean();
+}
+
+#[test]
 fn frames_go_by_the_policy_of_the_adapter() {
     let brought_in = |policy| {
         let alone = alone();

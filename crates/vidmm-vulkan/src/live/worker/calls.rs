@@ -69,6 +69,10 @@ impl Worker {
                     self.objects.allocations.entry(allocation).and_modify(|record| record.listed -= 1);
                 }
             }
+            Command::Announce { device, allocations } => {
+                // A device in error lists nothing any more, and what the application names lives.
+                let _ = self.vidmm.announce(device, &allocations);
+            }
             Command::Offer { device, allocations, priority, reply } => {
                 let offered = self.vidmm.offer_allocations(device, &allocations, priority, OfferFlags::empty());
                 for allocation in allocations.iter().filter(|_| offered.is_ok()) {
