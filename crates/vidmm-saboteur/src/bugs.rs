@@ -190,7 +190,7 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         shown_in: World::PageTables,
         what: "A table that the paging engine has written at a virtual address stays mapped there.",
         file: "vidmm/src/plans/window.rs",
-        edit: Edit::Without("self.unmap(adapter, view, &mut steps);"),
+        edit: Edit::Without("self.unmap(adapter, unmapped, &mut steps);"),
     },
     Bug {
         name: "write-in-the-last-view",
@@ -198,7 +198,7 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         shown_in: World::PageTables,
         what: "A table is written at the virtual address of the page before the one where it is mapped.",
         file: "vidmm/src/plans/window.rs",
-        edit: Edit::Expression { right: "at(view.address)", wrong: "at(view.address - PageSize::Kib4.bytes())" },
+        edit: Edit::Expression { right: "at(view.0)", wrong: "at(view.0 - PageSize::Kib4.bytes())" },
     },
     Bug {
         name: "skip-tlb-flush",
@@ -238,6 +238,17 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         what: "An address of the paging process is used again without a flush.",
         file: "vidmm/src/plans/window.rs",
         edit: Edit::Without("steps.extend(anew.map(|ring| self.flush(ring.offset, ring.end())));"),
+    },
+    Bug {
+        name: "flush-windows-late",
+        rule: "I05",
+        shown_in: World::PageTables,
+        what: "Windows are flushed when their operations are done.",
+        file: "vidmm/src/plans/window.rs",
+        edit: Edit::Before {
+            right: "let open = closed.iter().flatten()",
+            wrong: "steps.extend(self.operations.drain(..));",
+        },
     },
     Bug {
         name: "gate-by-one",
@@ -341,7 +352,7 @@ draft.plan.notify(Notice { allocation, store, flags, has_news: copied });",
             right: "page_out(out, cursor.offset, env, steps)",
             wrong: r"let bytes = page_out(out, cursor.offset, env, steps);
 let is_last = cursor.offset + bytes == out.from.store.size;
-if is_last || env.adapter.is_physical() { bytes } else { bytes - PAGE_SIZE }",
+if is_last || bytes == 0 || env.adapter.is_physical() { bytes } else { bytes - PAGE_SIZE }",
         },
     },
     Bug {
@@ -354,7 +365,18 @@ if is_last || env.adapter.is_physical() { bytes } else { bytes - PAGE_SIZE }",
             right: "bring_in(page_in, cursor.offset, env, steps)",
             wrong: r"let bytes = bring_in(page_in, cursor.offset, env, steps);
 let is_last = cursor.offset + bytes == page_in.to.store.size;
-if is_last || env.adapter.is_physical() { bytes } else { bytes + PAGE_SIZE }",
+if is_last || bytes == 0 || env.adapter.is_physical() { bytes } else { bytes + PAGE_SIZE }",
+        },
+    },
+    Bug {
+        name: "map-over-windows",
+        rule: "I10",
+        shown_in: World::PageTables,
+        what: "A window is mapped where the first of the open windows is.",
+        file: "vidmm/src/plans/window.rs",
+        edit: Edit::Expression {
+            right: "if wrapped { 0 } else { self.aligned() }",
+            wrong: "if wrapped { 0 } else if self.is_open() { self.open } else { self.aligned() }",
         },
     },
     Bug {
@@ -440,7 +462,20 @@ notice.store.size - cursor.offset",
         shown_in: World::PageTables,
         what: "Windows are not unmapped.",
         file: "vidmm/src/plans/window.rs",
-        edit: Edit::Before { right: "let target = PteTarget::of_no_allocation(window.address,", wrong: "return;" },
+        edit: Edit::Without("closed.into_iter().for_each(|windows| self.unmap(adapter, windows, steps));"),
+    },
+    Bug {
+        name: "share-windows",
+        rule: "I14",
+        shown_in: World::PageTables,
+        what: "Content is filled or copied in the window of the operation before.",
+        file: "vidmm/src/plans/window.rs",
+        edit: Edit::Expression {
+            right: "self.show(adapter, next, Some(local.store.handle), at, &local.extents, offset, steps)",
+            wrong: r"let first = GpuVirtualAddress(self.local.base + self.local.open);
+self.show(adapter, next, Some(local.store.handle), at, &local.extents, offset, steps);
+first",
+        },
     },
     Bug {
         name: "show-next-page",
@@ -633,7 +668,7 @@ notice.store.size - cursor.offset",
         shown_in: World::Any,
         what: "A driver that has MAP_APERTURE_SEGMENT2 is sent MAP_APERTURE_SEGMENT.",
         file: "vidmm/src/plans/expand.rs",
-        edit: Edit::Expression { right: "env.adapter.map_aperture2", wrong: "false" },
+        edit: Edit::Expression { right: "adapter.map_aperture2", wrong: "false" },
     },
     Bug {
         name: "keep-aperture",

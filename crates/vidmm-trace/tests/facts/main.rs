@@ -26,6 +26,7 @@ mod log_audit_references;
 mod log_audit_resets;
 mod log_audit_suspension;
 mod log_audit_tables;
+mod log_audit_windows;
 mod log_explain;
 mod log_extremes;
 mod log_files;

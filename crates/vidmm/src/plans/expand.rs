@@ -68,6 +68,23 @@ impl BuildEnv<'_> {
         self.part(Unlikely::CutTransfer, store, offset, TRANSFER_BYTES_MAX)
     }
 
+    /// Adds an operation: to those of the open windows, if windows are open.
+    fn push(&mut self, operation: PagingOperation, steps: &mut Steps) {
+        match self.windows.is_open() {
+            true => self.windows.operate(Step::Operation(operation)),
+            false => steps.push_back(Step::Operation(operation)),
+        }
+    }
+
+    /// Whether windows of `size` bytes can be opened beside those that are open. If not, those are closed.
+    fn has_room(&mut self, size: u64, steps: &mut Steps) -> bool {
+        let has_room = self.windows.has_room(size);
+        if !has_room {
+            self.windows.close(self.adapter, steps);
+        }
+        has_room
+    }
+
     fn part(&self, cut: Unlikely, store: Store, offset: u64, most: u64) -> u64 {
         let is_cut = self.buggify.makes(cut, self.plan, store.address + offset);
         let most = if is_cut { most.min(PAGE_SIZE_64K) } else { most };
@@ -78,10 +95,11 @@ impl BuildEnv<'_> {
 /// How many ranges are flushed one by one before one flush covers them all.
 const FLUSH_RANGES_MAX: usize = 16;
 
-/// Appends the next operations of `plan`; `false` when there are none left.
+/// Appends the next operations of `plan`; `false` when there are none left. Chunks that are copied or filled come in batches: as many as
+/// have windows beside each other.
 pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, steps: &mut Steps) -> bool {
     let before = steps.len();
-    while steps.len() == before {
+    while steps.len() == before || env.windows.is_open() {
         match cursor.phase {
             Phase::Notify => match plan.notify.get(cursor.item) {
                 Some(notice) => cursor.advance(notify(notice, cursor.offset, env, steps), notice.store.size),
@@ -107,18 +125,18 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
                     cursor.item += 1;
                 }
                 Some(Leaving::Aperture(range)) => {
-                    unmap_aperture(range, env, steps);
+                    env.push(range.unmap(env.adapter), steps);
                     cursor.item += 1;
                 }
                 Some(&Leaving::Told(notice)) => {
-                    steps.push_back(Step::Operation(PagingOperation::NotifyResidency(notice)));
+                    env.push(PagingOperation::NotifyResidency(notice), steps);
                     cursor.item += 1;
                 }
-                None => cursor.enter(Phase::Clean),
+                None => cursor.leave_windows(Phase::Clean, env, steps),
             },
             Phase::Clean => match plan.clean.as_ref().filter(|_| cursor.item == 0) {
                 Some(part) => cursor.advance(clean(part, cursor.offset, env, steps), part.size),
-                None => cursor.enter(Phase::NotifyUnmap),
+                None => cursor.leave_windows(Phase::NotifyUnmap, env, steps),
             },
             Phase::NotifyUnmap => {
                 steps.extend(plan.notify_unmap.iter().map(notify_unmap));
@@ -138,14 +156,14 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
                     cursor.advance(bring_in(page_in, cursor.offset, env, steps), page_in.to.store.size);
                 }
                 Some(Coming::Aperture(range)) => {
-                    map_aperture(range, env, steps);
+                    env.push(map_aperture(range, env.adapter), steps);
                     cursor.item += 1;
                 }
                 Some(&Coming::Told(notice)) => {
-                    steps.push_back(Step::Operation(PagingOperation::NotifyResidency(notice)));
+                    env.push(PagingOperation::NotifyResidency(notice), steps);
                     cursor.item += 1;
                 }
-                None => cursor.enter(Phase::Validate),
+                None => cursor.leave_windows(Phase::Validate, env, steps),
             },
             Phase::Validate => {
                 write_entries(&plan.validate, true, env, steps);
@@ -198,6 +216,12 @@ impl Cursor {
         *self = Cursor { phase, item: 0, offset: 0 };
     }
 
+    /// The windows of a phase are closed before the next.
+    fn leave_windows(&mut self, next: Phase, env: &mut BuildEnv<'_>, steps: &mut Steps) {
+        env.windows.close(env.adapter, steps);
+        self.enter(next);
+    }
+
     /// A chunk of the item's `size` bytes is done.
     fn advance(&mut self, chunk: u64, size: u64) {
         self.offset += chunk;
@@ -228,15 +252,15 @@ fn notify(notice: &Notice, offset: u64, env: &mut BuildEnv<'_>, steps: &mut Step
             env.windows.map_io_mmu(range, steps)
         }
     };
-    steps.push_back(Step::Operation(PagingOperation::NotifyAlloc(NotifyAlloc {
+    env.windows.operate(Step::Operation(PagingOperation::NotifyAlloc(NotifyAlloc {
         allocation: store.handle,
         process: None,
         flags,
         offset_in_bytes: offset,
         size_in_bytes: chunk,
-        gpu_virtual_address_at_offset: window.address(),
+        gpu_virtual_address_at_offset: window,
     })));
-    env.windows.unmap(env.adapter, window, steps);
+    env.windows.close(env.adapter, steps);
     chunk
 }
 
@@ -252,9 +276,9 @@ fn notify_unmap(notice: &UnmapNotice) -> Step {
     }))
 }
 
-fn map_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut Steps) {
+fn map_aperture(range: &ApertureRange, adapter: &Adapter) -> PagingOperation {
     let &ApertureRange { store, offset } = range;
-    let (aperture, offset) = env.adapter.aperture_at(offset);
+    let (aperture, offset) = adapter.aperture_at(offset);
     let mut flags = MapApertureFlags::empty();
     flags.set(MapApertureFlags::CACHE_COHERENT, aperture.cache_coherent && store.is_cached);
     let map = MapApertureSegment {
@@ -265,14 +289,10 @@ fn map_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut Steps) {
         mdl: in_system(store),
         flags,
     };
-    steps.push_back(Step::Operation(match env.adapter.map_aperture2 {
+    match adapter.map_aperture2 {
         true => PagingOperation::MapApertureSegment2(map.into()),
         false => PagingOperation::MapApertureSegment(map),
-    }));
-}
-
-fn unmap_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut Steps) {
-    steps.push_back(Step::Operation(range.unmap(env.adapter)));
+    }
 }
 
 /// The entry of the parent of a table that was freed says what is there now: nothing, or only the table for pages of the other
@@ -352,25 +372,23 @@ fn merge(spans: &mut Vec<Span>, joins: impl Fn(&Span, &Span) -> bool) {
     });
 }
 
-/// Writes the next chunk of `out`, from its byte `offset` on. Returns the chunk's bytes.
+/// Writes the next chunk of `out`, from its byte `offset` on. Returns the chunk's bytes: none if it is left for the next batch.
 fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut Steps) -> u64 {
     if env.adapter.is_physical() {
         return page_out_physically(out, offset, env, steps);
     }
     let size = env.chunk(out.from.store, offset);
-    transfer(&out.from, (offset, size), MemoryTransferDirection::LocalToSystem, env, steps);
-    size
+    transfer(&out.from, (offset, size), MemoryTransferDirection::LocalToSystem, env, steps)
 }
 
-/// Writes the next chunk of `part`, from byte `done` of the part on. Returns the chunk's bytes.
+/// The same for `part`, from byte `done` of the part on.
 fn clean(part: &CleanPart, done: u64, env: &mut BuildEnv<'_>, steps: &mut Steps) -> u64 {
     let offset = part.offset + done;
     let size = env.chunk(part.of.store, offset).min(part.size - done);
-    transfer(&part.of, (offset, size), MemoryTransferDirection::LocalToSystem, env, steps);
-    size
+    transfer(&part.of, (offset, size), MemoryTransferDirection::LocalToSystem, env, steps)
 }
 
-/// Writes the next chunk of `page_in`, from its byte `offset` on. Returns the chunk's bytes.
+/// The same for `page_in`.
 fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut Steps) -> u64 {
     if env.adapter.is_physical() {
         return bring_in_physically(page_in, offset, env, steps);
@@ -380,20 +398,19 @@ fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut S
         true => transfer(&page_in.to, (offset, size), MemoryTransferDirection::SystemToLocal, env, steps),
         false => fill(&page_in.to, (offset, size), env, steps),
     }
-    size
 }
 
 fn page_out_physically(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut Steps) -> u64 {
     let &PageOut { from: InMemory { store, .. }, through_aperture } = out;
     let through = through_aperture.map(|offset| ApertureRange { store, offset });
     if let Some(range) = through.as_ref().filter(|_| offset == 0) {
-        map_aperture(range, env, steps);
+        env.push(map_aperture(range, env.adapter), steps);
     }
     let destination = through_aperture.map_or(in_system(store), |at| env.adapter.in_aperture(at));
     let size = env.part_of_transfer(store, offset);
     physical_transfer(store, (offset, size), out.from.address(env.adapter), destination, steps);
     if let Some(range) = through.as_ref().filter(|_| offset + size == store.size) {
-        unmap_aperture(range, env, steps);
+        env.push(range.unmap(env.adapter), steps);
     }
     size
 }
@@ -447,17 +464,21 @@ fn in_system(store: Store) -> PhysicalAddress {
     PhysicalAddress { segment: SegmentId::SYSTEM, offset: store.address }
 }
 
-/// Fills the part of an allocation that begins at an offset, and has so many bytes, in a window.
-fn fill(to: &InMemory, (offset, size): (u64, u64), env: &mut BuildEnv<'_>, steps: &mut Steps) {
-    let local = env.windows.map_local(env.adapter, to, offset, size, steps);
-    steps.push_back(Step::Operation(PagingOperation::VirtualFill(FillVirtual {
+/// Fills the part of an allocation that begins at an offset, and has so many bytes, in a window. Returns the bytes: none without room for
+/// the window.
+fn fill(to: &InMemory, (offset, size): (u64, u64), env: &mut BuildEnv<'_>, steps: &mut Steps) -> u64 {
+    if !env.has_room(size, steps) {
+        return 0;
+    }
+    let destination_virtual_address = env.windows.map_local(env.adapter, to, offset, size, steps);
+    env.windows.operate(Step::Operation(PagingOperation::VirtualFill(FillVirtual {
         allocation: to.store.handle,
         allocation_offset_in_bytes: offset,
         fill_size_in_bytes: size,
         fill_pattern: 0,
-        destination_virtual_address: local.address(),
+        destination_virtual_address,
     })));
-    env.windows.unmap(env.adapter, local, steps);
+    size
 }
 
 /// The same for a copy between its extents and its backing store.
@@ -467,7 +488,10 @@ fn transfer(
     transfer_direction: MemoryTransferDirection,
     env: &mut BuildEnv<'_>,
     steps: &mut Steps,
-) {
+) -> u64 {
+    if !env.has_room(size, steps) {
+        return 0;
+    }
     let local = env.windows.map_local(env.adapter, of, offset, size, steps);
     let system = env.windows.map_system(env.adapter, of.store, offset, size, steps);
     let (source, destination, local_side) = match transfer_direction {
@@ -475,16 +499,15 @@ fn transfer(
         _ => (system, local, TransferVirtualFlags::DST_64KB_PAGES),
     };
     let mut flags = TransferVirtualFlags::empty();
-    flags.set(local_side, local.has_64kb_pages());
-    steps.push_back(Step::Operation(PagingOperation::VirtualTransfer(TransferVirtual {
+    flags.set(local_side, env.windows.local_has_64kb_pages());
+    env.windows.operate(Step::Operation(PagingOperation::VirtualTransfer(TransferVirtual {
         allocation: of.store.handle,
         allocation_offset_in_bytes: offset,
         transfer_size_in_bytes: size,
-        source_virtual_address: source.address(),
-        destination_virtual_address: destination.address(),
+        source_virtual_address: source,
+        destination_virtual_address: destination,
         transfer_direction,
         flags,
     })));
-    env.windows.unmap(env.adapter, local, steps);
-    env.windows.unmap(env.adapter, system, steps);
+    size
 }

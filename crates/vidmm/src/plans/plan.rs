@@ -6,14 +6,14 @@
 //!           invalidate*  UPDATE_PAGE_TABLE(invalid) runs of what leaves or is unmapped; then FLUSH_TLB of those ranges   U-14 GVA-28
 //!           unlink*      UPDATE_PAGE_TABLE(invalid) of the entry of a freed table's parent; then FLUSH_TLB of what it covered  P57
 //!           out*         NOTIFY_RESIDENCY{0} of what leaves a memory segment, if its driver asked; then                    BPB-51
-//!                        chunk(VIRTUAL_TRANSFER segment -> system) of what is dirty; nothing if clean                    RES-22
+//!                        batch(VIRTUAL_TRANSFER segment -> system) of what is dirty; nothing if clean                    RES-22
 //!                        | UNMAP_APERTURE_SEGMENT, to the dummy page                                                     BPB-33
 //!                        | without GPU virtual addresses: TRANSFER segment -> page list, in parts, or to the aperture,
 //!                          between MAP_APERTURE_SEGMENT and UNMAP_APERTURE_SEGMENT; DISCARD_CONTENT                 BPB-20 SEG-45 BPB-25
-//!           clean        chunk(VIRTUAL_TRANSFER segment -> system) of a part of what stays; no invalidation, no notification     D37
+//!           clean        batch(VIRTUAL_TRANSFER segment -> system) of a part of what stays; no invalidation, no notification     D37
 //!           unmap*       NOTIFY_ALLOC{IoMmuUnmap} once for each mapping that leaves the IOMMU, if its driver asked       NTF-04 NTF-05
 //!           table*       UPDATE_PAGE_TABLE(invalid, InitialUpdate) of a new table; then the entry of its parent          GVA-25
-//!           in*          chunk(VIRTUAL_FILL | VIRTUAL_TRANSFER system -> segment)                                        RES-18 BPB-24
+//!           in*          batch(VIRTUAL_FILL | VIRTUAL_TRANSFER system -> segment)                                        RES-18 BPB-24
 //!                        | MAP_APERTURE_SEGMENT, or MAP_APERTURE_SEGMENT2 where the driver has it: here and above        BPB-30 BPB-34
 //!                        | without GPU virtual addresses: FILL | TRANSFER page list -> segment, in parts                 BPB-20 BPB-24
 //!                        then NOTIFY_RESIDENCY{1} of what has come into a memory segment, if its driver asked            BPB-51
@@ -21,8 +21,8 @@
 //!                        are never cached, and none was zero                                                             BPB-41
 //!           zero*        UPDATE_PAGE_TABLE(zero, or invalid) of reserved addresses where nothing is mapped, or nothing is shown that
 //!                        is; then FLUSH_TLB of these                                                                     GVA-20 GVA-52
-//! chunk(op) := map windows, op, unmap windows; at most the size of a window
-//! BPB-40 PGV-05
+//! chunk(op) := map the window, op, unmap the window; at most the size of a window                                              NTF-02 PGV-05
+//! batch(op) := map the windows of all ops, flush them, op*, unmap the windows                                            BPB-40 BPB-41 GVA-31
 //! ```
 //!
 //! Where the CPU writes page tables, each UPDATE_PAGE_TABLE is a step of its own between paging buffers, in this order (BPB-08).

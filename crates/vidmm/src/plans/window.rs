@@ -3,6 +3,9 @@
 //! There is one ring of addresses for system memory and one for the segment, each as large as the paging process's VA size
 //! (U-16). The rings are used in stream order, so a window needs no waiting: the steps before it are over when its own
 //! begin. Its page tables are pinned from adapter start (PGV-04). The [`table_views`] are where it sees tables that it writes.
+//!
+//! The windows of a batch of operations are *open* together: all are mapped, one flush covers them, the operations follow, and each ring's
+//! windows are unmapped as one range. One update maps the windows of one allocation, because it names the allocation (GVA-31).
 
 use alloc::vec::Vec;
 
@@ -34,35 +37,24 @@ pub(crate) struct Windows {
     local: Ring,
     /// Where it sees tables as long as an update takes; none where the paging engine does not write them by their virtual addresses.
     views: Option<Ring>,
+    /// The range that the host maps in the open window; none if page-table entries map it.
+    io_mmu: Option<IoMmuRange>,
+    /// The steps for the time when the open windows are mapped.
+    operations: Vec<Step>,
 }
+
+/// How many windows are open at most: a bound of the steps that are written at once.
+const WINDOWS_MAX: usize = 256;
 
 /// One ring of window addresses.
 #[derive(Debug)]
 struct Ring {
     base: u64,
     size: u64,
+    /// Where the open windows begin, and where they end.
+    open: u64,
     cursor: u64,
     page_size: PageSize,
-}
-
-/// A range of an allocation that is mapped in a window.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
-    address: u64,
-    size: u64,
-    page_size: PageSize,
-    /// The range that the host has mapped there; none if page-table entries map it.
-    io_mmu: Option<IoMmuRange>,
-}
-
-impl Window {
-    pub fn address(&self) -> GpuVirtualAddress {
-        GpuVirtualAddress(self.address)
-    }
-
-    pub fn has_64kb_pages(&self) -> bool {
-        self.page_size == PageSize::Kib64
-    }
 }
 
 impl Windows {
@@ -78,6 +70,8 @@ impl Windows {
             system: Ring::new(system, adapter.paging_va_size, PageSize::Kib4),
             local: Ring::new(local, adapter.paging_va_size, local_page_size),
             views: table_views::ring(adapter).map(|views| Ring::new(views.offset, views.size, PageSize::Kib4)),
+            io_mmu: None,
+            operations: Vec::new(),
         }
     }
 
@@ -147,10 +141,12 @@ impl Windows {
         let PhysicalAddress { segment, offset } = update.page_table_address;
         let views = self.views.as_mut().expect("entries are written in views only where there are some");
         let next = views.next(size);
+        let unmapped = views.close();
         let place = (segment, PteFlags::empty());
         let view = self.show(adapter, next, None, place, &Extents::one(Extent { offset, size }), 0, &mut steps);
-        steps.push_back(at(view.address));
-        self.unmap(adapter, view, &mut steps);
+        self.flush_mapped(adapter, view.0, view.0 + size, &mut steps);
+        steps.push_back(at(view.0));
+        self.unmap(adapter, unmapped, &mut steps);
         steps
     }
 
@@ -161,11 +157,12 @@ impl Windows {
     }
 
     /// Lets the host map a part of an allocation at the next window of system memory; where is decided here.
-    pub fn map_io_mmu(&mut self, range: IoMmuRange, steps: &mut Steps) -> Window {
+    pub fn map_io_mmu(&mut self, range: IoMmuRange, steps: &mut Steps) -> GpuVirtualAddress {
         let (window, _) = self.system.next(range.size);
-        let range = IoMmuRange { virtual_address: window.address(), ..range };
-        steps.push_back(Step::MapIoMmu(range));
-        Window { io_mmu: Some(range), ..window }
+        let virtual_address = GpuVirtualAddress(window.address);
+        let range = self.io_mmu.insert(IoMmuRange { virtual_address, ..range });
+        steps.push_back(Step::MapIoMmu(*range));
+        virtual_address
     }
 
     /// Bytes that a window can show at most.
@@ -173,8 +170,30 @@ impl Windows {
         self.system.size
     }
 
+    /// Whether the windows in the segment have pages of 64 KiB.
+    pub fn local_has_64kb_pages(&self) -> bool {
+        self.local.page_size == PageSize::Kib64
+    }
+
+    /// Whether windows are open for transfers and fills.
+    pub fn is_open(&self) -> bool {
+        self.local.is_open()
+    }
+
+    /// Whether windows of `size` bytes can be opened beside those that are open.
+    pub fn has_room(&self, size: u64) -> bool {
+        self.operations.len() < WINDOWS_MAX && self.system.has_room(size) && self.local.has_room(size)
+    }
+
     /// Maps `size` bytes of an allocation's backing store, from its byte `offset` on.
-    pub fn map_system(&mut self, adapter: &Adapter, store: Store, offset: u64, size: u64, steps: &mut Steps) -> Window {
+    pub fn map_system(
+        &mut self,
+        adapter: &Adapter,
+        store: Store,
+        offset: u64,
+        size: u64,
+        steps: &mut Steps,
+    ) -> GpuVirtualAddress {
         let extents = Extents::one(Extent { offset: store.address, size: store.size });
         let next = self.system.next(size);
         let at = (SegmentId::SYSTEM, adapter.coherence(store.is_cached, SegmentId::SYSTEM));
@@ -189,7 +208,7 @@ impl Windows {
         offset: u64,
         size: u64,
         steps: &mut Steps,
-    ) -> Window {
+    ) -> GpuVirtualAddress {
         let next = self.local.next(size);
         let at = (adapter.memory_id(local.account), PteFlags::empty());
         self.show(adapter, next, Some(local.store.handle), at, &local.extents, offset, steps)
@@ -200,43 +219,61 @@ impl Windows {
     fn show(
         &self,
         adapter: &Adapter,
-        (window, anew): (Window, Option<Extent>),
+        (window, anew): (PteTarget, Option<Extent>),
         handle: Option<KmdAllocationHandle>,
         (segment, flags): (SegmentId, PteFlags),
         extents: &Extents,
         offset: u64,
         steps: &mut Steps,
-    ) -> Window {
+    ) -> GpuVirtualAddress {
+        // Elsewhere windows are flushed when they are mapped.
+        let anew = anew.filter(|_| adapter.invalid_not_cached);
         steps.extend(anew.map(|ring| self.flush(ring.offset, ring.end())));
         let mut writer = self.writer(adapter, steps);
         for (start, run) in extents.runs(offset, window.size) {
             let mut pte = Pte::valid(PhysicalAddress { segment, offset: run.offset });
             pte.flags |= flags;
-            let target = PteTarget {
-                handle,
-                address: window.address + (start - offset),
-                size: run.size,
-                page_size: window.page_size,
-                allocation_offset: start,
-                driver_protection: 0,
-            };
+            let address = window.address + (start - offset);
+            let target = PteTarget { handle, address, size: run.size, allocation_offset: start, ..window };
             writer.write(target, pte);
         }
-        if !adapter.invalid_not_cached {
-            steps.push_back(self.flush(window.address, window.address + window.size));
-        }
-        window
+        GpuVirtualAddress(window.address)
     }
 
-    /// Takes a window away. Its addresses are not used again before a flush: ours of its entries, or the driver's of what the
-    /// device caches of the IOMMU.
-    pub fn unmap(&self, adapter: &Adapter, window: Window, steps: &mut Steps) {
-        if let Some(range) = window.io_mmu {
-            steps.push_back(Step::UnmapIoMmu(range));
+    /// Adds a step of the time when the open windows are mapped, in the order of the plan.
+    pub fn operate(&mut self, operation: Step) {
+        self.operations.push(operation);
+    }
+
+    /// Writes what belongs to the open windows: their flush, the operations, and that they are taken away. Their addresses are not used again
+    /// before a flush: ours of their entries, or the driver's of what the device caches of the IOMMU.
+    pub fn close(&mut self, adapter: &Adapter, steps: &mut Steps) {
+        if self.operations.is_empty() {
             return;
         }
-        let target = PteTarget::of_no_allocation(window.address, window.size, window.page_size);
-        self.writer(adapter, steps).write(target, Pte::INVALID);
+        let closed = [self.local.close(), self.system.close()];
+        if let Some(range) = self.io_mmu.take() {
+            steps.extend(self.operations.drain(..));
+            return steps.push_back(Step::UnmapIoMmu(range));
+        }
+        let open = closed.iter().flatten().map(|window| (window.address, window.address + window.size));
+        if let Some((start, end)) = open.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))) {
+            self.flush_mapped(adapter, start, end, steps);
+        }
+        steps.extend(self.operations.drain(..));
+        closed.into_iter().for_each(|windows| self.unmap(adapter, windows, steps));
+    }
+
+    fn unmap(&self, adapter: &Adapter, windows: Option<PteTarget>, steps: &mut Steps) {
+        let mut writer = self.writer(adapter, steps);
+        windows.into_iter().for_each(|windows| writer.write(windows, Pte::INVALID));
+    }
+
+    /// Windows have become valid: an engine may remember that their addresses were not.
+    fn flush_mapped(&self, adapter: &Adapter, start: u64, end: u64, steps: &mut Steps) {
+        if !adapter.invalid_not_cached {
+            steps.push_back(self.flush(start, end));
+        }
     }
 
     fn writer<'a>(&'a self, adapter: &'a Adapter, steps: &'a mut Steps) -> TableWriter<'a> {
@@ -257,17 +294,40 @@ impl Windows {
 
 impl Ring {
     fn new(base: u64, size: u64, page_size: PageSize) -> Self {
-        Self { base, size, cursor: 0, page_size }
+        Self { base, size, open: 0, cursor: 0, page_size }
     }
 
-    /// The next window of `size` bytes, and the addresses of the ring if that began anew: they may then still be cached.
-    fn next(&mut self, size: u64) -> (Window, Option<Extent>) {
-        assert!(size <= self.size, "chunks are cut to the window");
-        let aligned = self.cursor.next_multiple_of(self.page_size.bytes());
-        let wrapped = aligned + size > self.size;
-        let start = if wrapped { 0 } else { aligned };
+    fn is_open(&self) -> bool {
+        self.open < self.cursor
+    }
+
+    /// Whether a window of `size` bytes can be opened: behind those that are open, or anywhere if none is.
+    fn has_room(&self, size: u64) -> bool {
+        !self.is_open() || self.aligned() + size <= self.size
+    }
+
+    /// Where the next window begins, if the ring does not begin anew.
+    fn aligned(&self) -> u64 {
+        self.cursor.next_multiple_of(self.page_size.bytes())
+    }
+
+    /// Opens the next window of `size` bytes. Returns the window, and the addresses of the ring if the ring begins anew: old entries may still be
+    /// cached.
+    fn next(&mut self, size: u64) -> (PteTarget, Option<Extent>) {
+        assert!(size <= self.size && self.has_room(size), "chunks are cut to the window, and windows closed in time");
+        let wrapped = self.aligned() + size > self.size;
+        let start = if wrapped { 0 } else { self.aligned() };
+        if !self.is_open() {
+            self.open = start;
+        }
         self.cursor = start + size;
-        let window = Window { address: self.base + start, size, page_size: self.page_size, io_mmu: None };
+        let window = PteTarget::of_no_allocation(self.base + start, size, self.page_size);
         (window, wrapped.then_some(Extent { offset: self.base, size: self.size }))
+    }
+
+    /// Closes the open windows. Returns all of them as one range; none if there are none.
+    fn close(&mut self) -> Option<PteTarget> {
+        let (start, end) = (core::mem::replace(&mut self.open, self.cursor), self.cursor);
+        (start < end).then(|| PteTarget::of_no_allocation(self.base + start, end - start, self.page_size))
     }
 }

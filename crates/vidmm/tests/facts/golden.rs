@@ -181,8 +181,8 @@ fn gpu_va_io_mmu_global_sends_what_the_documents_say() {
 }
 
 /// Whether two steps may come in either order: entries of different tables that become valid, or invalid, one after
-/// another, and what the aperture and the IOMMU begin to show; nor does the end of a window, which the host takes away
-/// when its packet has ended, say when the aperture's operation after it is built.
+/// another, windows of different tables, and what the aperture and the IOMMU begin to show; nor does the end of a window,
+/// which the host takes away when its packet has ended, say when the aperture's operation after it is built.
 fn may_swap(first: &Event, second: &Event) -> bool {
     let are_valid = |event: &Event| match event {
         Event::PagingOperation { operation: PagingOperation::UpdatePageTable(op), .. } => {
@@ -198,8 +198,16 @@ fn may_swap(first: &Event, second: &Event) -> bool {
         Event::PagingOperation { operation, .. } => matches!(operation, PagingOperation::UnmapApertureSegment(_)),
         _ => false,
     };
+    let window = |event: &Event| match event {
+        Event::PagingOperation { operation: PagingOperation::UpdatePageTable(op), .. } => {
+            (op.process == PAGING_PROCESS).then_some(op.page_table_address)
+        }
+        _ => None,
+    };
+    let are_other_windows = window(first).zip(window(second)).is_some_and(|(first, second)| first != second);
     let ends_window = matches!(first, Event::IoMmuUnmapped { window: true, .. });
     are_valid(first).is_some() && are_valid(first) == are_valid(second)
+        || are_other_windows
         || appears(first) && appears(second)
         || ends_window && unmaps_aperture(second)
 }

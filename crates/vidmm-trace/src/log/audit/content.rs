@@ -19,6 +19,7 @@ impl Audit {
         let Some(id) = self.named(op.allocation) else { return };
         let chunk = Chunk { offset: op.allocation_offset_in_bytes, size: op.transfer_size_in_bytes };
         let (source, destination) = (op.source_virtual_address, op.destination_virtual_address);
+        self.use_windows(&[source, destination], chunk.size);
         let place = match op.transfer_direction {
             MemoryTransferDirection::LocalToSystem => {
                 self.chunk_out(id, chunk).or_else(|| self.chunk_cleaned(id, chunk))
@@ -66,6 +67,7 @@ impl Audit {
     pub(super) fn fill(&mut self, op: &FillVirtual) {
         let Some(id) = self.named(op.allocation) else { return };
         let chunk = Chunk { offset: op.allocation_offset_in_bytes, size: op.fill_size_in_bytes };
+        self.use_windows(&[op.destination_virtual_address], chunk.size);
         let Some(place) = self.chunk_in(id, chunk, ContentSource::Fill) else {
             return self.report_unplanned(id, chunk);
         };
@@ -161,7 +163,7 @@ impl Audit {
         }
     }
 
-    /// Windows show what an operation is for while a chunk is moved or notified, and nothing else is mapped.
+    /// Windows show the memory of an operation, and no TLB has older entries.
     pub(super) fn check_windows(&mut self, windows: &[Window], chunk: Chunk) {
         let Some(process) = self.adapter.paging_process else { return };
         let range = |address: GpuVirtualAddress| (address.0, address.0.saturating_add(chunk.size));
@@ -178,20 +180,47 @@ impl Audit {
                 format!("the window at {address} is used, but a TLB may know {stale:#x} as it was before")
             });
         }
-        let ranges: Vec<(u64, u64)> = windows.iter().map(|&(address, _)| range(address)).collect();
-        let other = self.shadow.mapped_outside(process, &ranges);
+    }
+
+    /// An operation uses windows: no operation before has used the same mapping.
+    pub(super) fn use_windows(&mut self, windows: &[GpuVirtualAddress], size: u64) {
+        for &address in windows {
+            let used = self.shadow.use_window(address.0, address.0.saturating_add(size));
+            self.findings.check(used.is_none(), Invariant::I14, || {
+                format!(
+                    "the window at {address} is used, but {:#x} was used since it was mapped",
+                    used.unwrap_or_default()
+                )
+            });
+        }
+    }
+
+    /// A chunk is notified: only the chunk's window is mapped (NTF-02).
+    pub(super) fn check_only_window(&mut self, address: GpuVirtualAddress, chunk: Chunk) {
+        let Some(process) = self.adapter.paging_process else { return };
+        let other = self.shadow.mapped_outside(process, &[(address.0, address.0.saturating_add(chunk.size))]);
         self.findings.check(other.is_none(), Invariant::I14, || {
-            format!("{chunk:?} is moved or notified while {:#x} shows something else", other.unwrap_or_default())
+            format!("{chunk:?} is notified while {:#x} shows something else", other.unwrap_or_default())
         });
     }
 
-    /// A window becomes valid: the chunk before is not mapped there any more.
+    /// Windows go: an operation has used each window.
+    pub(super) fn check_windows_were_used(&mut self, op: &UpdatePageTable) {
+        let (start, end) = leaf_range(op);
+        let unused = self.shadow.end_windows(op.process, start, end);
+        self.findings.check(unused.is_none(), Invariant::I14, || {
+            format!("a window is unmapped at {:#x}, which no operation has used", unused.unwrap_or_default())
+        });
+    }
+
+    /// A window becomes valid: the last window at the same addresses is unmapped.
     pub(super) fn check_window_is_new(&mut self, op: &UpdatePageTable) {
         let (start, end) = leaf_range(op);
         let mapped = self.shadow.is_mapped(op.process, start, end);
         self.findings.check(!mapped, Invariant::I10, || {
             format!("a window is mapped at {} before the last one there is unmapped", op.first_pte_virtual_address)
         });
+        self.shadow.end_windows(op.process, start, end);
     }
 
     /// Views of processes change when all chunks before are done, and their windows are gone.

@@ -82,6 +82,9 @@ impl Audit {
         self.findings.check(known, Invariant::I23, || "NOTIFY_ALLOC is sent to a driver before WDDM 3.2".to_owned());
         let Some(id) = self.named(op.allocation) else { return };
         self.note_window_used(id, op.gpu_virtual_address_at_offset, packet);
+        if !self.adapter.has_io_mmu_addresses() {
+            self.use_windows(&[op.gpu_virtual_address_at_offset], op.size_in_bytes);
+        }
         let asked = match op.flags {
             NotifyAllocFlags::EVICTION => AllocationFlags2::NOTIFY_EVICTION,
             NotifyAllocFlags::IO_MMU_UNMAP => AllocationFlags2::NOTIFY_IO_MMU_UNMAP,
@@ -143,6 +146,7 @@ impl Audit {
             return self.check_io_mmu_window(id, op);
         }
         self.check_windows(&[(op.gpu_virtual_address_at_offset, self.runs_of_store(id, chunk))], chunk);
+        self.check_only_window(op.gpu_virtual_address_at_offset, chunk);
     }
 
     /// A mapping that is to be unmapped from the IOMMU: whole, as its process sees it, or saw it before a part was

@@ -117,7 +117,10 @@ impl Audit {
         match (of_paging_process, op.page_table_entries.first.flags.contains(PteFlags::VALID)) {
             (true, false) if is_initial => {}
             (true, true) => self.check_window_is_new(op),
-            (true, false) => self.check_chunk_submitted(),
+            (true, false) => {
+                self.check_chunk_submitted();
+                self.check_windows_were_used(op);
+            }
             (false, is_valid) => {
                 self.check_no_window(op);
                 if is_valid { self.check_valid_entries(op) } else { self.check_told_before(op) }

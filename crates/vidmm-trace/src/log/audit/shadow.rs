@@ -14,6 +14,8 @@ use super::tlb::{Stale, Tlb};
 pub(super) struct Shadow {
     /// Leaf tables of 4 KiB and of 64 KiB pages are different tables (GVA-43).
     spaces: BTreeMap<(KmdProcessHandle, PageSize), Intervals<Target>>,
+    /// Windows of the paging process whose operation is built.
+    used_windows: Intervals<()>,
     pub tlb: Tlb,
 }
 
@@ -116,6 +118,20 @@ impl Shadow {
         self.sides(process).any(|space| space.within(start, end).next().is_some())
     }
 
+    /// An operation uses a window. Returns the first address of the window that an earlier operation has used.
+    pub fn use_window(&mut self, start: u64, end: u64) -> Option<u64> {
+        self.used_windows.insert(start, end, ()).first().map(|part| part.0)
+    }
+
+    /// Windows of a process go. Returns the first address in the windows without an operation.
+    pub fn end_windows(&mut self, process: KmdProcessHandle, start: u64, end: u64) -> Option<u64> {
+        let used = self.used_windows.remove(start, end);
+        let mut unused = gaps(&used, start, end);
+        unused
+            .find_map(|(from, to)| self.sides(process).find_map(|space| space.within(from, to).next()))
+            .map(|part| part.0)
+    }
+
     /// The first address of a process that is mapped.
     pub fn first_mapped(&self, process: KmdProcessHandle) -> Option<u64> {
         self.sides(process).filter_map(Intervals::first).map(|(start, ..)| start).min()
@@ -129,6 +145,7 @@ impl Shadow {
     /// All entries are gone, and no TLB knows them.
     pub fn clear(&mut self) {
         self.spaces.clear();
+        self.used_windows = Intervals::default();
         self.tlb.clear();
     }
 

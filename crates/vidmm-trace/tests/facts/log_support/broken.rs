@@ -95,10 +95,17 @@ impl Broken {
     /// Asserts that the audit finds `invariant` broken, and no other.
     #[track_caller]
     pub fn breaks_only(self, invariant: Invariant) {
+        self.breaks_exactly(&[invariant]);
+    }
+
+    /// Asserts that the audit finds all `invariants` broken, and no other invariant.
+    #[track_caller]
+    pub fn breaks_exactly(self, invariants: &[Invariant]) {
         let findings = audit(&numbered(self.0));
         let names: Vec<_> = findings.iter().map(ToString::to_string).collect();
-        let all = findings.iter().all(|finding| finding.invariant == invariant);
-        assert!(!findings.is_empty() && all, "not only {invariant}: {names:#?}");
+        let is_found = |invariant: &Invariant| findings.iter().any(|finding| finding.invariant == *invariant);
+        let all = findings.iter().all(|finding| invariants.contains(&finding.invariant));
+        assert!(invariants.iter().all(is_found) && all, "not exactly {invariants:?}: {names:#?}");
     }
 }
 
