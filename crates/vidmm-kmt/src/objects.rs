@@ -131,7 +131,7 @@ pub(crate) struct Owed {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Issued {
     pub value: u64,
-    /// The value of the manager's fence that comes first.
+    /// The first value of the manager's fence.
     pub of_manager: u64,
     /// The time that comes first.
     pub not_before: u64,
@@ -259,7 +259,7 @@ pub(crate) struct Update {
     /// The addresses that change: the first, and the size.
     pub destinations: Vec<(u64, u64)>,
     pub parts: VecDeque<Part>,
-    /// The value of the manager's fence when all that was mapped so far is there.
+    /// The value of the manager's fence behind the last mapping.
     pub mapped: u64,
 }
 

@@ -72,7 +72,7 @@ pub enum Lists {
 pub struct Played {
     /// The number of uses.
     pub uses: u64,
-    /// Objects that a use found absent, without those that had no content yet.
+    /// Uses with an absent object, without first uses of new objects.
     pub misses: u64,
     /// Bytes of all objects used, once for each use.
     pub bytes_used: u64,
@@ -80,7 +80,7 @@ pub struct Played {
     pub bytes_in: u64,
     /// Uses that passed by; they count among the misses.
     pub passed: u64,
-    /// Of those, bytes that came ahead of their use: the policy prefetches.
+    /// The bytes of prefetches among the bytes in.
     pub bytes_prefetched: u64,
     /// Bytes that were copied out.
     pub bytes_out: u64,

@@ -10,12 +10,12 @@ use vidmm_runtime::Runtime;
 pub struct Figures {
     /// Bytes copied into local memory.
     pub bytes_paged_in: u64,
-    /// Of those, bytes of allocations that came ahead of their MakeResident; left out if there are none.
+    /// The bytes of prefetched allocations among the bytes paged in; 0 is left out.
     #[serde(skip_serializing_if = "is_zero")]
     pub bytes_prefetched: u64,
     /// Bytes copied out of it.
     pub bytes_paged_out: u64,
-    /// Of those, bytes copied out ahead of an eviction; left out if there are none.
+    /// The bytes of write-behind among the bytes paged out; 0 is left out.
     #[serde(skip_serializing_if = "is_zero")]
     pub bytes_cleaned: u64,
     /// Bytes filled because the allocation had no content yet.

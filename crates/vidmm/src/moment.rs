@@ -136,9 +136,9 @@ pub struct Statistics {
     pub bytes_filled: u64,
     /// Allocations whose content was copied in, or filled because they had none yet.
     pub page_ins: u64,
-    /// Of those, allocations that came ahead of their MakeResident (D37).
+    /// The prefetches among the page-ins (D37).
     pub prefetches: u64,
-    /// Of the bytes copied in, those of such allocations.
+    /// The bytes of prefetches among the bytes copied in.
     pub bytes_prefetched: u64,
     /// Allocations taken out because room was wanted or an Evict asked for it.
     pub evictions: u64,

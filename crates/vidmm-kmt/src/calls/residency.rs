@@ -96,7 +96,7 @@ impl Session {
         Ok(Reply::paging(value))
     }
 
-    /// The value of the manager's fence that a MakeResident ends with: 0 if a fault lets the call last so long.
+    /// The last value of a MakeResident on the manager's fence: 0 if a fault makes the call wait.
     fn paged_at_once(&mut self, paging_queue: u32, value: u64) -> Result<u64, Reply> {
         let is_at_once = self.strikes(FaultKind::AtOnce) && self.await_paging(paging_queue, value)?;
         Ok(if is_at_once { 0 } else { value })
@@ -132,10 +132,10 @@ impl Session {
         Ok(idle.map(|(handle, _)| handle).collect())
     }
 
-    /// A device says that it can trim no further.
+    /// A device claims to have nothing left to trim.
     fn judge_trimming(&mut self, device: u32) {
         let Ok(Object::Device(record)) = self.handles.get_mut(device) else { return };
-        // A device that has trimmed before keeps what its work needs. Where nothing was to be trimmed, no trim would have made room.
+        // A device with an earlier trim keeps the needs of the next work. Without bytes to trim no trim would have made room.
         let has_trimmed = record.has_trimmed;
         let would_help = |refused: &Refused| !has_trimmed && refused.num_bytes_to_trim > 0 && !refused.idle.is_empty();
         if let Some(Refused { call, num_bytes_to_trim, idle, .. }) = record.refused.take().filter(would_help) {

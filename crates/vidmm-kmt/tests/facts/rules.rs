@@ -66,7 +66,7 @@ fn a_dead_handle_is_named_with_the_call_that_destroyed_the_object() {
 
 /// Before, DestroyAllocation destroyed an allocation of any device.
 #[test]
-fn a_handle_of_another_device_is_named_with_the_call_that_gave_it() {
+fn a_handle_of_another_device_is_named_with_the_call_of_its_origin() {
     let mut client = Client::small();
     let (allocation, _) = client.ready(MIB);
     let (device, allocations) =
@@ -145,9 +145,9 @@ fn a_client_that_trims_nothing_after_a_refusal_is_named() {
     assert_eq!(client.end(), [Rule::NothingTrimmed]);
 }
 
-/// The commands of the next work are not idle. Other allocations that earlier work has used are idle.
+/// The commands of the next work are not idle. Other allocations with an earlier use are idle.
 #[test]
-fn allocations_that_are_kept_are_named_when_work_does_not_need_them() {
+fn kept_allocations_without_a_need_of_work_are_named() {
     let mut client = Client::with_faults(&["refuse@3"]);
     let (_, commands) = client.ready(MIB);
     let (idle, _) = client.ready(MIB);
@@ -168,7 +168,7 @@ fn allocations_that_are_kept_are_named_when_work_does_not_need_them() {
 }
 
 #[test]
-fn a_client_that_trims_what_was_asked_is_accepted() {
+fn a_client_with_a_trim_of_the_asked_bytes_is_accepted() {
     let mut client = Client::small();
     let (_, commands) = client.ready(MIB);
     let mut listed = Vec::new();

@@ -64,10 +64,10 @@ pub struct ProcessBehaviour {
     pub band: PriorityBand,
     /// Its visibility to the user.
     pub visibility: Visibility,
-    /// Kernels that it submits ahead of the one that runs.
+    /// Kernels submitted ahead of the running kernel.
     #[serde(deserialize_with = "optional_ahead")]
     pub ahead: Option<u32>,
-    /// Kernels whose buffers it announces behind the last submitted one.
+    /// Kernels behind the last submitted kernel whose buffers the process announces.
     #[serde(deserialize_with = "optional_ahead")]
     pub announces: Option<u32>,
     /// The real client whose treatment of its residency list and of the places of buffers it has.
@@ -184,7 +184,7 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D:
     Err(D::Error::custom("the name of a process has from 1 to 20 characters, on one line"))
 }
 
-/// Reads the number of kernels that a process submits ahead, or announces.
+/// Reads the number of kernels to submit ahead, or to announce.
 fn optional_ahead<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     within::<_, _, 0, 1024>(deserializer).map(Some)
 }

@@ -1,10 +1,10 @@
-//! Programs that announce what they need soon (D37).
+//! Programs with announcements of their next needs (D37).
 
 use super::player::Player;
 use crate::scenario::steps::Announce;
 
 impl Player<'_, '_> {
-    /// Now and then a device announces allocations, listed or not, mostly of its own.
+    /// Now and then a device announces allocations, on the list or not. Some announcements name foreign allocations.
     pub fn announce(&mut self, device: usize) {
         let Some(mut dice) = self.announcements.take() else { return };
         if dice.chance(25) {

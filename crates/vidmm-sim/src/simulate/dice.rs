@@ -41,12 +41,12 @@ impl Dice {
         Self(SplitMix64::stream(seed, 6))
     }
 
-    /// The row of draws of programs that evict when memory is wanted.
+    /// The row of draws of lazy evictions.
     pub fn of_laziness(seed: u64) -> Self {
         Self(SplitMix64::stream(seed, 7))
     }
 
-    /// The row of draws of programs that announce what they need.
+    /// The row of draws of announcements.
     pub fn of_announcements(seed: u64) -> Self {
         Self(SplitMix64::stream(seed, 8))
     }

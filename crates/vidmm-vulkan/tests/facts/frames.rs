@@ -387,7 +387,7 @@ fn vulkan_knows_an_allocation_by_its_name() {
 
 /// A loop over three times local memory: least recently used first brings all of it in each time, and a forecast does not (D24).
 #[test]
-fn what_a_frame_announces_comes_into_free_memory_before_the_frame() {
+fn buffers_of_an_announced_frame_come_into_free_memory_before_the_frame() {
     let Some(mut world) = World::new(8 * MIB) else { return };
     let [soon, full] = [3 * MIB, 7 * MIB].map(|bytes| world.buffer(bytes));
     world.run_frame(&[(&soon, None, Some(7))]);

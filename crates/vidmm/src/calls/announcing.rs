@@ -1,4 +1,4 @@
-//! Announcements: what a device needs soon (D37).
+//! Announcements: the next needs of a device (D37).
 
 use alloc::vec::Vec;
 
@@ -13,13 +13,12 @@ impl VidMm {
     /// Says which allocations the device needs soon, the first need first. The last announcement of the device is void; an empty one
     /// withdraws it. No fact of WDDM stands behind this call: it is ours (D37).
     ///
-    /// While engines leave the bus alone, announced content comes into its memory segment, as long as the segment has free memory: nothing is
-    /// evicted for it. In the order of evictions an announcement is a use by the last submission: what is announced goes after what was
-    /// used before (CRE-31a). Only a [`make_resident`](Self::make_resident) promises anything; afterwards the announcement has done
-    /// its work.
+    /// While engines leave the bus alone, announced content comes into the preferred memory segment, as long as the segment has free memory.
+    /// Nothing is evicted for announced content. In the order of evictions an announcement is a use by the last submission: announced
+    /// allocations go after allocations with earlier uses (CRE-31a). Only a [`make_resident`](Self::make_resident) promises anything.
     ///
-    /// An allocation stays away that is offered or locked, whose first choice is system memory, or that is one range for engines
-    /// with physical addresses.
+    /// Offered and locked allocations stay away, and so do ranges for engines with physical addresses, and allocations that prefer system
+    /// memory.
     ///
     /// # Errors
     ///
@@ -36,7 +35,7 @@ impl VidMm {
             named.push(of);
         }
         self.state.moment.record(|| Event::Announced { device, allocations: allocations.to_vec() });
-        // Of equal ranks the first to get its rank goes first: the first need gets its rank last.
+        // Of equal ranks the oldest goes first, so the first need gets the rank last.
         for of in named.into_iter().rev() {
             self.state.residency.note_announced(&mut self.state.objects, of);
         }

@@ -82,7 +82,7 @@ impl Residents {
         self.set_rank(objects, index, rank);
     }
 
-    /// Gives an allocation another rank, among the evictable ones or before it is one of them.
+    /// Gives an allocation another rank, also before the allocation is evictable.
     pub(super) fn set_rank(&mut self, objects: &mut Objects, index: AllocationIx, rank: u64) {
         if rank == objects[index].rank() {
             return;

@@ -23,7 +23,7 @@ pub(crate) struct IdleTime {
 }
 
 impl IdleTime {
-    /// Nobody has looked yet.
+    /// No look has been made yet.
     pub(crate) fn new(cleaner: Cleaner) -> Self {
         Self { prefetcher: Prefetcher::default(), cleaner, seen: 0, is_kept_back: false }
     }

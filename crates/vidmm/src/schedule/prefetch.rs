@@ -1,5 +1,5 @@
-//! Prefetch: what a device has announced, or a policy expects, comes into free memory ahead of the MakeResident (D37). Nothing is evicted for
-//! it: what comes ahead may go again like any other allocation that no list names.
+//! Prefetch: announced content, or content that a policy expects, comes into free memory ahead of the MakeResident (D37). Nothing is
+//! evicted for a prefetch. Prefetched content may go again like all content without a list.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -17,8 +17,7 @@ use crate::{
     state::State,
 };
 
-/// One look brings allocations in until they have so many bytes: the fewest copies that keep the bus busy for much longer than a decision
-/// takes.
+/// The bytes of one look: so many keep the bus busy for much longer than a decision takes.
 const BATCH: u64 = 2 << 20;
 /// One look asks no more devices than this.
 const DEVICES_MAX: usize = 16;
@@ -26,7 +25,7 @@ const DEVICES_MAX: usize = 16;
 /// The announcements.
 #[derive(Debug, Default)]
 pub(crate) struct Prefetcher {
-    /// The last announcement of each device without what has come since; the first need is first.
+    /// The last announcement of each device, without allocations of earlier looks; the first need is first.
     announced: BTreeMap<DeviceIx, VecDeque<AllocationId>>,
     /// The device that was asked last.
     asked: Option<DeviceIx>,
@@ -46,7 +45,7 @@ impl Prefetcher {
         self.announced.remove(&device);
     }
 
-    /// Whether any device has announced what has not come yet.
+    /// Whether an announced allocation is still to come.
     #[inline]
     pub(super) fn is_on(&self) -> bool {
         !self.announced.is_empty()
@@ -97,7 +96,7 @@ impl Prefetcher {
     }
 }
 
-/// The allocation that the policy expects next, if there is room.
+/// The policy's choice, if there is room.
 fn next_expected(state: &mut State) -> Option<(AllocationIx, Home, PrefetchReason)> {
     if !state.residency.may_prefetch {
         return None;
@@ -118,8 +117,8 @@ fn may_have_more(device: &Device) -> bool {
     !device.is_over() && !device.turn.is_halted && !device.turn.is_exchanged && device.turn.waits_since.is_none()
 }
 
-/// The allocation with its first choice of a home, if the home is a memory segment, the content is not there, and nothing else
-/// is to bring the content in. A range that engines address physically comes with its list alone.
+/// The allocation with the first choice of a home, if the home is a memory segment, the content is elsewhere, and no request is to bring
+/// the content in. A range for physical addresses comes with a list alone.
 fn away(state: &State, index: AllocationIx) -> Option<(AllocationIx, Home)> {
     const NEVER: AllocationState = AllocationState::OFFERED
         .union(AllocationState::DESTROYED)
@@ -137,7 +136,7 @@ fn has_room(state: &State, index: AllocationIx, home: Home) -> bool {
     state.objects[index].size <= free_bytes(state, home.account())
 }
 
-/// The bytes of a memory that nothing uses, within the limit that programs outside of the manager leave.
+/// The free bytes of a memory, within the limit of programs outside of the manager.
 fn free_bytes(state: &State, account: Account) -> u64 {
     let (free, used) = (state.memory.available(account), state.memory.used(account));
     let limits = state.shares.limits.iter().filter(|&&(of, _)| of == account);

@@ -164,7 +164,7 @@ impl Verb for Evict {
     }
 }
 
-/// What a device needs soon (ours, D37).
+/// The allocations that a device needs soon (ours, D37).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Announce {

@@ -30,11 +30,11 @@ pub(super) struct Plan {
     pub steps: Steps,
     /// The allocations that it takes out.
     pub leaving: Vec<AllocationId>,
-    /// Those of them that are copied out.
+    /// The leaving allocations with a copy out.
     pub copied: Vec<AllocationId>,
     /// The staying allocation with the last part copied.
     pub cleaned: Option<AllocationId>,
-    /// The allocation that comes ahead of its MakeResident, and for which nothing else goes.
+    /// The prefetched allocation: the plan evicts nothing else.
     pub prefetched: Option<AllocationId>,
     /// The allocations that it moves, in order: where to, or out.
     pub moves: Vec<(AllocationId, Option<Place>)>,
