@@ -46,6 +46,7 @@ impl Index {
             }
             Event::MakeResidentRefused { ref allocations, .. }
             | Event::Evict { ref allocations, .. }
+            | Event::Announced { ref allocations, .. }
             | Event::Offered { ref allocations, .. } => allocations.clone(),
             Event::Granted { queue, paging_fence_value, .. } => {
                 self.requests.get(&(queue, paging_fence_value)).cloned().unwrap_or_default()

@@ -15,6 +15,7 @@ const ABOUT: &[(&str, &str)] = &[
     ("bytes", "the size in bytes"),
     ("bytes_in", "bytes that were copied to local memory"),
     ("bytes_out", "bytes that were copied out of local memory"),
+    ("bytes_prefetched", "of bytes_in, the bytes that came ahead of their use"),
     ("bytes_used", "bytes of all objects used, once for each use"),
     ("content", "the kind of a packet, or the source of content that was brought in"),
     ("context", "the id of the context"),
