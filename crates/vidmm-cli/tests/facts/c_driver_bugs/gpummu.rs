@@ -28,8 +28,8 @@ bugs! {
     an_update_that_goes_on_too_far: BUG_MULTIPASS_SKIPS_ONE by "GVA-30 UPDATE_PAGE_TABLE";
     a_pointer_that_stays: BUG_POINTER_NOT_ADVANCED by "GVA-30 UPDATE_PAGE_TABLE";
     a_pointer_behind_the_end: BUG_POINTER_ADVANCED_TOO_FAR by "BPB-02 UPDATE_PAGE_TABLE";
-    bytes_behind_the_end: BUG_BUFFER_OVERRUN by "BPB-02 VIRTUAL_TRANSFER";
-    a_check_that_never_fires: BUG_OVERFLOW_CHECK by "BPB-02 VIRTUAL_TRANSFER";
+    bytes_behind_the_end: BUG_BUFFER_OVERRUN by "BPB-02 VIRTUAL_FILL";
+    a_check_that_never_fires: BUG_OVERFLOW_CHECK by "BPB-02 VIRTUAL_FILL";
     an_unknown_operation_that_succeeds: BUG_UNKNOWN_IS_SUCCESS by "DDI-UNKNOWN-OPERATION";
     a_status_that_is_not_allowed: BUG_UNSUCCESSFUL by "BPB-01 UPDATE_PAGE_TABLE";
     a_buffer_that_is_never_enough: BUG_ALWAYS_FULL by "BPB-05 VIRTUAL_TRANSFER";
