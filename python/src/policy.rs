@@ -145,7 +145,12 @@ impl PyPolicy {
     }
 
     /// The answer of a hook as a value of the promised kind; `wrong` says what other answers are.
-    fn extracted<'py, T: for<'a> FromPyObject<'a, 'py>>(&self, name: &'static str, answer: &Bound<'py, PyAny>, wrong: &str) -> Option<T> {
+    fn extracted<'py, T: for<'a> FromPyObject<'a, 'py>>(
+        &self,
+        name: &'static str,
+        answer: &Bound<'py, PyAny>,
+        wrong: &str,
+    ) -> Option<T> {
         let value = answer.extract().ok();
         if value.is_none() {
             report(self.name, name, PolicyRule::HookReturns, || {
