@@ -86,18 +86,21 @@ fn write(
     };
     let system = r.system_memory_bytes.map(|bytes| format!(", system memory {}", amount(bytes))).unwrap_or_default();
     writeln!(out, "  memory      footprint {}, {local}{system}", size(r.footprint_bytes))?;
-    let ahead = |bytes: u64| match bytes {
+    let ahead = match r.figures.bytes_cleaned {
         0 => String::new(),
         bytes => format!(" ({} of it ahead)", size(bytes)),
     };
     writeln!(
         out,
-        "  paging      {} in{}, {} out{}, {} filled; {} evictions, {} of them with a copy",
+        "  paging      {} in, {} out{}, {} filled{}; {} evictions, {} of them with a copy",
         size(r.figures.bytes_paged_in),
-        ahead(r.figures.bytes_prefetched),
         size(r.figures.bytes_paged_out),
-        ahead(r.figures.bytes_cleaned),
+        ahead,
         size(r.figures.bytes_filled),
+        match r.figures.bytes_prefetched {
+            0 => String::new(),
+            bytes => format!(", {} came ahead", size(bytes)),
+        },
         number(r.figures.evictions),
         number(r.figures.evictions_copied),
     )?;

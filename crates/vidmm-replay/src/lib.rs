@@ -18,5 +18,5 @@ mod trace;
 pub use player::{Lists, PlayError, PlayOptions, Played, Setup, play, play_processes, play_watched};
 pub use references::{Object, PAGE, References, Use};
 pub use requests::{Column, Columns, Remarks, RequestFormat, RequestOptions, Sizes};
-pub use study::{is_exact, prefetches, study, study_sample, study_watched};
+pub use study::{is_exact, study, study_sample, study_watched};
 pub use trace::{Measure, Step, Stream, Trace, TraceError};

@@ -107,6 +107,9 @@ pub enum PlayError {
         /// Bytes of local memory.
         local_memory: u64,
     },
+    /// The policy prefetches, and a study does not know when the bus is free.
+    #[error("the policy prefetches, and nothing can come ahead in a sample or a study; play the whole manager")]
+    Prefetches,
     /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),

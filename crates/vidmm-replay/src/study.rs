@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use vidmm::{
     AllocationId, SegmentId,
-    policy::{Candidate, Candidates, Order, Policy, PolicyChoice, Subject},
+    policy::{Candidate, Candidates, Order, Policy, Subject},
 };
 use vidmm_trace::Lifetime;
 
@@ -18,26 +18,20 @@ use crate::{
     trace::{Step, Trace},
 };
 
-/// Whether a study chooses the manager's victims: a process submits alone, at most two submissions are in flight, and the policy neither
-/// prefetches nor cares for the moment at which a dropped object is gone. The manager has another such moment than the study. S3-FIFO cares for ghosts
+/// Whether a study chooses the manager's victims: a process submits alone, at most two submissions are in flight, and the policy does not
+/// care for the moment at which a dropped object is gone. The manager has another such moment than the study. S3-FIFO cares for ghosts
 /// and for newcomers before the first victim, and so do the shadows of `predict`.
 pub fn is_exact(trace: &Trace, options: &PlayOptions) -> bool {
     trace.measure().processes <= 1
         && options.setup.in_flight <= 2
-        && !prefetches(options.policy)
         && !(options.policy.kind().cares_when_gone && trace.drops())
-}
-
-/// Whether a policy chooses what comes ahead of its use: only the manager knows when engines leave the bus alone.
-pub fn prefetches(policy: PolicyChoice) -> bool {
-    policy.policy().is_some_and(|policy| policy.prefetches())
 }
 
 /// Plays a trace as a study, and says what was moved. The figures are the manager's where the study [`is_exact`].
 ///
 /// # Errors
 ///
-/// If local memory does not hold the largest submission, or the trace cannot be read.
+/// If local memory does not hold the largest submission, the policy prefetches, or the trace cannot be read.
 pub fn study(trace: &Trace, options: &PlayOptions) -> Result<Played, PlayError> {
     study_watched(trace, options, |_| {})
 }
@@ -169,10 +163,15 @@ impl<W: FnMut(u32)> Study<W> {
         if largest_list > local_memory && !options.setup.pass_by {
             return Err(PlayError::TooLarge { largest_list, local_memory });
         }
+        let policy = options.policy.policy();
+        // Only the manager knows when engines leave the bus alone.
+        if policy.as_ref().is_some_and(|policy| policy.prefetches()) {
+            return Err(PlayError::Prefetches);
+        }
         Ok(Self {
             lists: options.lists,
             ledger: Ledger { objects: Vec::new(), order: Order::default() },
-            policy: options.policy.policy(),
+            policy,
             local_memory,
             used: 0,
             dropped: VecDeque::new(),

@@ -1,10 +1,11 @@
 //! A study chooses the victims that the manager chooses, one by one, under every policy.
 
 use proptest::prelude::*;
-use vidmm::policy::{PolicyChoice, PolicyKind, Recency};
+use vidmm::SegmentId;
+use vidmm::policy::{Candidates, Policy, PolicyChoice, PolicyKind, Recency, Subject};
 use vidmm_replay::{
-    Lists, PAGE, PlayOptions, References, RequestOptions, Setup, Sizes, Trace, Use, is_exact, play_watched, study,
-    study_sample, study_watched, suite,
+    Lists, PAGE, PlayError, PlayOptions, References, RequestOptions, Setup, Sizes, Trace, Use, is_exact, play,
+    play_watched, study, study_sample, study_watched, suite,
 };
 use vidmm_trace::Lifetime;
 
@@ -23,6 +24,67 @@ fn compare(trace: &Trace, options: &PlayOptions) -> Result<(), TestCaseError> {
 
 /// A policy of a caller's own.
 static RECENCY: PolicyKind = PolicyKind::new("recency", &|_| Box::new(Recency::default()));
+
+/// The least recently used goes, and the first victim comes back.
+#[derive(Debug, Default)]
+struct Returns(Recency, Vec<Subject>);
+
+impl Policy for Returns {
+    fn used(&mut self, _subject: Subject, _time: u64) {}
+
+    fn brought_in(&mut self, subject: Subject, _memory: SegmentId) {
+        self.1.retain(|away| away.slot != subject.slot);
+    }
+
+    fn released(&mut self, subject: Subject, last_use: u64) {
+        self.0.released(subject, last_use);
+    }
+
+    fn rank(&self, slot: usize) -> u64 {
+        self.0.rank(slot)
+    }
+
+    fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
+        self.0.victim(candidates)
+    }
+
+    fn prefetches(&self) -> bool {
+        true
+    }
+
+    fn prefetch(&mut self, _memory: SegmentId, free: u64) -> Option<usize> {
+        self.1.iter().find(|away| away.size <= free).map(|away| away.slot)
+    }
+
+    fn left(&mut self, subject: Subject, _memory: SegmentId) {
+        self.1.push(subject);
+    }
+
+    fn gone(&mut self, subject: Subject) {
+        self.1.retain(|away| away.slot != subject.slot);
+        self.0.gone(subject);
+    }
+}
+
+static RETURNS: PolicyKind = PolicyKind::new("returns", &|_| Box::new(Returns::default()));
+
+#[test]
+fn a_policy_that_prefetches_is_played_by_the_manager_alone() {
+    let mut references = References::new("frees", []);
+    let kept = Vec::from_iter((0..40).map(|_| references.add(PAGE, Lifetime::Whole)));
+    for at in 0..2000 {
+        let short = references.add(4 * PAGE, Lifetime::Temporary);
+        references.submit([Use::read(kept[at % 40]), Use::write(short)]);
+    }
+    let trace = Trace::from(references);
+    let options = |policy| PlayOptions::new(24 * PAGE, policy);
+    let (lru, returns) = (options(PolicyChoice::LRU), options(PolicyChoice::of(&RETURNS)));
+    let played = play(&trace, &returns).unwrap();
+    assert_eq!(play(&trace, &lru).unwrap().bytes_prefetched, 0);
+    assert!(played.bytes_prefetched > 100 * PAGE, "{played:?}");
+    assert!(matches!(study(&trace, &returns), Err(PlayError::Prefetches)));
+    assert!(matches!(study_sample(&trace, &returns, 1.0), Err(PlayError::Prefetches)));
+}
 
 fn policies() -> Vec<PolicyChoice> {
     let seeds = [1, 2].map(|seed| PolicyChoice::PREDICT.with_seed(seed));

@@ -10,7 +10,7 @@ use vidmm_runtime::Runtime;
 pub struct Figures {
     /// Bytes copied into local memory.
     pub bytes_paged_in: u64,
-    /// The bytes of prefetched allocations among the bytes paged in; 0 is left out.
+    /// The bytes of prefetched allocations, copied in or filled; 0 is left out.
     #[serde(skip_serializing_if = "is_zero")]
     pub bytes_prefetched: u64,
     /// Bytes copied out of it.

@@ -138,7 +138,7 @@ pub struct Statistics {
     pub page_ins: u64,
     /// The prefetches among the page-ins (D37).
     pub prefetches: u64,
-    /// The bytes of prefetches among the bytes copied in.
+    /// The bytes of prefetches among the bytes copied in or filled.
     pub bytes_prefetched: u64,
     /// Allocations taken out because room was wanted or an Evict asked for it.
     pub evictions: u64,

@@ -18,7 +18,7 @@ use vidmm::policy::PolicyChoice;
 use vidmm_replay::{
     Lists, PlayError, PlayOptions, Played, References, Remarks, Setup, Sizes, Trace, bounds,
     fairness::{Alone, alone, fairness},
-    is_exact, play_processes, prefetches, study, study_sample,
+    is_exact, play, play_processes, study, study_sample,
 };
 use vidmm_sim::{MachineFactory, Scenario, ScenarioFile, caught};
 use vidmm_trace::{ByteSize, ImportOptions, LocalMemory, import};
@@ -391,12 +391,6 @@ fn played(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Row, Box<
     let is_study = !args.manager && is_exact(trace, &options);
     let (mut error, mut fair) = (None, None);
     let outcome = match (args.sample, is_study) {
-        (Some(_), _) if prefetches(cell.policy) => {
-            let policy = cell.policy;
-            return Err(
-                format!("{policy} prefetches, and a sample has nothing to prefetch into; leave out --sample").into()
-            );
-        }
         (Some(_), _) => study_sample(trace, &options, args.share()).map(|(played, of_sample)| {
             error = Some(of_sample);
             played
@@ -407,6 +401,10 @@ fn played(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Row, Box<
             fair = (!alone.is_empty()).then(|| fairness(alone, &bytes_in, &options)).transpose()?;
             Ok(played)
         }),
+    };
+    let outcome = match outcome {
+        Err(PlayError::Prefetches) if args.sample.is_none() => play(trace, &options),
+        outcome => outcome,
     };
     let played = match outcome {
         Ok(played) => played,

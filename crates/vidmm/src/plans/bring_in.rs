@@ -47,12 +47,11 @@ impl Plans {
     pub(crate) fn bring_in_ahead(&mut self, state: &mut State, index: AllocationIx, reason: PrefetchReason) {
         let (plan, allocation) = (self.stream.next_number(), state.objects.allocation_id(index));
         state.moment.record(|| Event::Prefetched { plan, allocation, reason });
-        let before = state.moment.statistics().bytes_paged_in;
         let draft = self.begin(state.objects[index].device, None).with_victims(Vec::new());
         self.carry_out(state, draft, &[index], Placement::default());
         let statistics = state.moment.statistics_mut();
         statistics.prefetches += 1;
-        statistics.bytes_prefetched += statistics.bytes_paged_in - before;
+        statistics.bytes_prefetched += state.objects[index].size;
         // An earlier Evict no longer hastens the eviction.
         state.objects[index].set_hastened(false);
         state.residency.make_evictable(&mut state.objects, index);

@@ -113,7 +113,8 @@ pub trait Policy: Debug + Send {
 
     /// Chooses the allocation that comes into `memory` ahead of its use, while engines leave the bus alone (D37): the slot, or none.
     /// `free` bytes of the memory are in no use, and nothing is evicted. No allocation comes if the answer is in a memory segment,
-    /// on a list, offered or locked, prefers another memory, or is larger than `free`. What has come is told by
+    /// on a list, offered, locked or destroyed, prefers another memory, or is larger than `free`. A destroyed allocation [`left`](Self::left) and
+    /// is not [`gone`](Self::gone) before its last use has ended. What has come is told by
     /// [`brought_in`](Self::brought_in), and may go again before any list names it.
     fn prefetch(&mut self, _memory: SegmentId, _free: u64) -> Option<usize> {
         None
