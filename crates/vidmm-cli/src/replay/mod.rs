@@ -395,16 +395,15 @@ fn played(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Row, Box<
             error = Some(of_sample);
             played
         }),
-        (None, true) => study(trace, &options),
+        (None, true) => study(trace, &options).or_else(|error| match error {
+            PlayError::Prefetches => play(trace, &options),
+            error => Err(error),
+        }),
         (None, false) => play_processes(trace, &options).and_then(|(played, bytes_in)| {
             let alone = &cell.input.alone;
             fair = (!alone.is_empty()).then(|| fairness(alone, &bytes_in, &options)).transpose()?;
             Ok(played)
         }),
-    };
-    let outcome = match outcome {
-        Err(PlayError::Prefetches) if args.sample.is_none() => play(trace, &options),
-        outcome => outcome,
     };
     let played = match outcome {
         Ok(played) => played,

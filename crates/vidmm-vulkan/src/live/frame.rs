@@ -73,7 +73,8 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoRoom`] if the frame does not fit, though all other frames left for it; if one of them is offered, or another device's. Nothing was submitted then.
+    /// [`Error::NoRoom`] if the frame does not fit, although all other frames gave way. Also if an allocation of the frame is offered, or of
+    /// another device. Nothing is submitted in case of an error.
     ///
     /// # Safety
     ///

@@ -66,11 +66,10 @@ impl Prefetcher {
 
     /// The next announced allocation that has room. Devices are asked in turn.
     fn next_announced(&mut self, state: &State) -> Option<(AllocationIx, Home, PrefetchReason)> {
-        let behind = self.asked.map_or(Bound::Unbounded, Bound::Excluded);
-        let up_to = self.asked.map_or(Bound::Excluded(DeviceIx::new(0)), Bound::Included);
         let announced = &self.announced;
-        let devices = announced.range((behind, Bound::Unbounded)).chain(announced.range((Bound::Unbounded, up_to)));
-        let devices = Vec::from_iter(devices.map(|(&device, _)| device).take(DEVICES_MAX));
+        let behind = self.asked.map_or(Bound::Unbounded, Bound::Excluded);
+        let devices = announced.range((behind, Bound::Unbounded)).chain(announced).map(|(&device, _)| device);
+        let devices = Vec::from_iter(devices.take(announced.len().min(DEVICES_MAX)));
         devices.into_iter().find_map(|device| {
             self.asked = Some(device);
             let (index, home) = self.next_of(state, device)?;
