@@ -1,11 +1,12 @@
 //! A frame: what a submission uses, brought in for it.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::device::Point;
 
-use super::allocation::Allocation;
+use super::allocation::{Allocation, bytes_from};
 use super::books::{DeviceInner, Named};
 use super::buffer::Buffer;
 use super::command::{Command, FrameAllocations, Submission};
@@ -21,14 +22,19 @@ use super::uses::{Download, Use};
 #[derive(Clone)]
 pub struct Frame<'a> {
     device: &'a Arc<DeviceInner>,
-    read: Vec<&'a Allocation>,
-    written: Vec<&'a Allocation>,
+    /// Each with the bytes that are used.
+    read: Vec<(&'a Allocation, Range<u64>)>,
+    written: Vec<(&'a Allocation, Range<u64>)>,
 }
 
 impl fmt::Debug for Frame<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Frame").field("read", &self.read).field("written", &self.written).finish_non_exhaustive()
     }
+}
+
+fn whole(allocation: &Allocation) -> (&Allocation, Range<u64>) {
+    (allocation, 0..allocation.size())
 }
 
 impl<'a> Frame<'a> {
@@ -38,21 +44,38 @@ impl<'a> Frame<'a> {
 
     /// It uses a buffer or an image, and writes it, or may write it.
     pub fn insert(mut self, allocation: &'a impl AsRef<Allocation>) -> Self {
-        self.written.push(allocation.as_ref());
+        self.written.push(whole(allocation.as_ref()));
         self
     }
 
     /// It uses a buffer or an image, and only reads it. Where it writes it all the same, what it wrote may be lost (RES-22).
     pub fn insert_read(mut self, allocation: &'a impl AsRef<Allocation>) -> Self {
-        self.read.push(allocation.as_ref());
+        self.read.push(whole(allocation.as_ref()));
         self
     }
 
-    fn named(&self) -> Result<Named, Error> {
-        let names = |allocations: &[&Allocation]| -> Result<Vec<_>, Error> {
-            allocations.iter().map(|allocation| allocation.name_on(self.device)).collect()
+    /// It uses bytes of a buffer, and writes them, or may write them. The [ranges](super::BufferDesc::range_bytes) that they touch come in, and
+    /// no others. The call that submits the frame refuses bytes that do not lie in the buffer.
+    pub fn insert_range(mut self, buffer: &'a Buffer, bytes: Range<u64>) -> Self {
+        self.written.push((buffer, bytes));
+        self
+    }
+
+    /// It uses bytes of a buffer, and writes none of the ranges that they touch: what it wrote there may be lost (RES-22).
+    pub fn insert_read_range(mut self, buffer: &'a Buffer, bytes: Range<u64>) -> Self {
+        self.read.push((buffer, bytes));
+        self
+    }
+
+    fn names(&self) -> Result<FrameAllocations, Error> {
+        let names = |of: &[(&Allocation, Range<u64>)]| -> Result<Vec<_>, Error> {
+            of.iter().map(|(allocation, bytes)| allocation.ranges_on(self.device, bytes.clone())).collect()
         };
-        Ok(Named::Frame(FrameAllocations { read: names(&self.read)?, written: names(&self.written)? }))
+        Ok(FrameAllocations { read: names(&self.read)?, written: names(&self.written)? })
+    }
+
+    fn named(&self) -> Result<Named, Error> {
+        self.names().map(Named::Frame)
     }
 
     /// Says that the device needs what this frame names soon, in the order of the calls of `insert` and `insert_read`, reads first. The
@@ -61,10 +84,10 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     ///
-    /// If the adapter is lost, or something is another device's.
+    /// If the adapter is lost, something is another device's, or bytes do not lie in their buffer.
     pub fn announce(&self) -> Result<(), Error> {
-        let names = |of: &[&Allocation]| of.iter().map(|of| of.name_on(self.device)).collect::<Result<Vec<_>, Error>>();
-        let allocations = [names(&self.read)?, names(&self.written)?].concat();
+        let FrameAllocations { read, written } = self.names()?;
+        let allocations = [read, written].concat();
         self.device.client().send(Command::Announce { device: self.device.new.device, allocations })
     }
 
@@ -74,7 +97,7 @@ impl<'a> Frame<'a> {
     /// # Errors
     ///
     /// [`Error::NoRoom`] if the frame does not fit, although all other frames gave way. Also if an allocation of the frame is offered, or of
-    /// another device. Nothing is submitted in case of an error.
+    /// another device, or if bytes do not lie in their buffer. Nothing is submitted in case of an error.
     ///
     /// # Safety
     ///
@@ -93,14 +116,14 @@ impl<'a> Frame<'a> {
         self.device.begin_use(self.named()?)
     }
 
-    /// Writes `bytes` to a buffer, from `offset` on, as [`Device::write`](super::Device::write) does.
+    /// Writes `bytes` to a buffer, from `offset` on, as [`Device::write`](super::Device::write) does. The frame uses these bytes too.
     ///
     /// # Errors
     ///
     /// As for [`submit`](Self::submit), or if the bytes do not lie in the buffer.
     pub fn write(&self, buffer: &'a Buffer, offset: u64, bytes: &[u8]) -> Result<Point, Error> {
-        let name = buffer.part_on(self.device, offset, bytes.len() as u64)?;
-        self.device.write(self.clone().insert(buffer).named()?, name, offset, bytes)
+        let named = self.clone().insert_range(buffer, bytes_from(offset, bytes.len() as u64)).named()?;
+        self.device.write(named, buffer.id(), offset, bytes)
     }
 
     /// Reads `bytes` bytes of a buffer, from `offset` on, as [`Device::read`](super::Device::read) does.
@@ -109,7 +132,7 @@ impl<'a> Frame<'a> {
     ///
     /// As for [`write`](Self::write).
     pub fn read(&self, buffer: &'a Buffer, offset: u64, bytes: u64) -> Result<Download, Error> {
-        let name = buffer.part_on(self.device, offset, bytes)?;
-        self.device.read(self.clone().insert_read(buffer).named()?, name, offset, bytes)
+        let named = self.clone().insert_read_range(buffer, bytes_from(offset, bytes)).named()?;
+        self.device.read(named, buffer.id(), offset, bytes)
     }
 }

@@ -29,6 +29,7 @@ mod staging;
 mod paging;
 mod turns;
 mod frame_list;
+mod resources;
 mod objects;
 mod worker;
 mod adapter;
