@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use ash::vk;
-use vidmm_vulkan::{Adapter, Buffer, Error, Frame, Options, Point, Submission, Validation};
+use vidmm_vulkan::{Adapter, Buffer, BufferDesc, Error, Frame, Options, Point, Submission, Validation};
 
 use crate::report::{Goal, Metric, Report};
 use crate::{KIB, MIB, PATIENCE, Rounds, cpu_time};
@@ -14,7 +14,7 @@ const DEPTH: usize = 2;
 
 const SIZE: u64 = 64 * KIB;
 
-/// The microseconds of processor time of a frame with 16 and with 768 buffers, and beside them the elapsed time.
+/// The microseconds of processor time of a frame with 16 and with 768 buffers, and with as many ranges of one; beside them the elapsed time.
 pub fn resident(&rounds: &Rounds, report: &mut Report) {
     if let Err(error) = resident_of(rounds, report) {
         println!("skipped: {error}");
@@ -31,6 +31,12 @@ fn resident_of(rounds: Rounds, report: &mut Report) -> Result<(), Error> {
         let frame = || buffers[..names].iter().fold(device.frame(), Frame::insert);
         measure(&format!("{names} buffers"), Goal::report(goal), rounds, &adapter, frame, report)?;
     }
+    drop(buffers);
+    let desc = BufferDesc { range_bytes: SIZE, ..BufferDesc::new(768 * SIZE) };
+    let buffer = device.create_buffer_with(desc)?;
+    measure("a buffer of 768 ranges", None, rounds, &adapter, || device.frame().insert(&buffer), report)?;
+    let frame = || (0..768).fold(device.frame(), |frame, at| frame.insert_range(&buffer, at * SIZE..(at + 1) * SIZE));
+    measure("768 ranges by their bytes", None, rounds, &adapter, frame, report)?;
     Ok(())
 }
 

@@ -22,6 +22,7 @@ pub struct Allocation {
     id: AllocationId,
     size: u64,
     range_bytes: u64,
+    ranges: u32,
 }
 
 impl fmt::Debug for Allocation {
@@ -33,7 +34,8 @@ impl fmt::Debug for Allocation {
 impl Allocation {
     pub(super) fn new(device: Arc<DeviceInner>, new: &NewAllocation) -> Self {
         let &NewAllocation { id, bytes: size, range_bytes, .. } = new;
-        Self { device, id, size, range_bytes }
+        // It has less than 2^32 ranges.
+        Self { device, id, size, range_bytes, ranges: size.div_ceil(range_bytes) as u32 }
     }
 
     /// Its name, if it is the device's.
@@ -44,13 +46,17 @@ impl Allocation {
         }
     }
 
+    /// The names of all its ranges, if it is the device's.
+    pub(super) fn all_on(&self, device: &Arc<DeviceInner>) -> Result<NamedRanges, Error> {
+        Ok(NamedRanges { resource: self.name_on(device)?, ranges: 0..self.ranges })
+    }
+
     /// The names of the ranges that `bytes` touches, if it is the device's.
     pub(super) fn ranges_on(&self, device: &Arc<DeviceInner>, bytes: Range<u64>) -> Result<NamedRanges, Error> {
         let resource = self.name_on(device)?;
         if bytes.is_empty() || bytes.end > self.size {
             return Err(Error::Range { allocation: self.named(), range: bytes, size: self.size });
         }
-        // A buffer has less than 2^32 ranges.
         let ranges = (bytes.start / self.range_bytes) as u32..bytes.end.div_ceil(self.range_bytes) as u32;
         Ok(NamedRanges { resource, ranges })
     }

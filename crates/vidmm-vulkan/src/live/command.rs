@@ -145,6 +145,7 @@ pub(super) struct NamedRanges {
 }
 
 /// The ranges that a frame uses.
+#[derive(Clone, Default)]
 pub(super) struct FrameAllocations {
     pub read: Vec<NamedRanges>,
     pub written: Vec<NamedRanges>,

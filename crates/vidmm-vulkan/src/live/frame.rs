@@ -9,7 +9,7 @@ use crate::device::Point;
 use super::allocation::{Allocation, bytes_from};
 use super::books::{DeviceInner, Named};
 use super::buffer::Buffer;
-use super::command::{Command, FrameAllocations, Submission};
+use super::command::{Command, FrameAllocations, NamedRanges, Submission};
 use super::error::Error;
 use super::uses::{Download, Use};
 
@@ -22,56 +22,65 @@ use super::uses::{Download, Use};
 #[derive(Clone)]
 pub struct Frame<'a> {
     device: &'a Arc<DeviceInner>,
-    /// Each with the bytes that are used.
-    read: Vec<(&'a Allocation, Range<u64>)>,
-    written: Vec<(&'a Allocation, Range<u64>)>,
+    named: FrameAllocations,
+    /// What a call has named that cannot be used.
+    refused: Option<Error>,
 }
 
 impl fmt::Debug for Frame<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Frame").field("read", &self.read).field("written", &self.written).finish_non_exhaustive()
+        let FrameAllocations { read, written } = &self.named;
+        f.debug_struct("Frame").field("read", read).field("written", written).finish_non_exhaustive()
     }
-}
-
-fn whole(allocation: &Allocation) -> (&Allocation, Range<u64>) {
-    (allocation, 0..allocation.size())
 }
 
 impl<'a> Frame<'a> {
     pub(super) fn new(device: &'a Arc<DeviceInner>) -> Self {
-        Self { device, read: Vec::new(), written: Vec::new() }
+        Self { device, named: FrameAllocations::default(), refused: None }
     }
 
     /// It uses a buffer or an image, and writes it, or may write it.
-    pub fn insert(mut self, allocation: &'a impl AsRef<Allocation>) -> Self {
-        self.written.push(whole(allocation.as_ref()));
-        self
+    pub fn insert(self, allocation: &'a impl AsRef<Allocation>) -> Self {
+        let ranges = allocation.as_ref().all_on(self.device);
+        self.with(ranges, |named| &mut named.written)
     }
 
     /// It uses a buffer or an image, and only reads it. Where it writes it all the same, what it wrote may be lost (RES-22).
-    pub fn insert_read(mut self, allocation: &'a impl AsRef<Allocation>) -> Self {
-        self.read.push(whole(allocation.as_ref()));
-        self
+    pub fn insert_read(self, allocation: &'a impl AsRef<Allocation>) -> Self {
+        let ranges = allocation.as_ref().all_on(self.device);
+        self.with(ranges, |named| &mut named.read)
     }
 
     /// It uses bytes of a buffer, and writes them, or may write them. The [ranges](super::BufferDesc::range_bytes) that they touch come in, and
     /// no others. The call that submits the frame refuses bytes that do not lie in the buffer.
-    pub fn insert_range(mut self, buffer: &'a Buffer, bytes: Range<u64>) -> Self {
-        self.written.push((buffer, bytes));
-        self
+    pub fn insert_range(self, buffer: &'a Buffer, bytes: Range<u64>) -> Self {
+        let ranges = buffer.ranges_on(self.device, bytes);
+        self.with(ranges, |named| &mut named.written)
     }
 
     /// It uses bytes of a buffer, and writes none of the ranges that they touch: what it wrote there may be lost (RES-22).
-    pub fn insert_read_range(mut self, buffer: &'a Buffer, bytes: Range<u64>) -> Self {
-        self.read.push((buffer, bytes));
+    pub fn insert_read_range(self, buffer: &'a Buffer, bytes: Range<u64>) -> Self {
+        let ranges = buffer.ranges_on(self.device, bytes);
+        self.with(ranges, |named| &mut named.read)
+    }
+
+    fn with(
+        mut self,
+        ranges: Result<NamedRanges, Error>,
+        list: fn(&mut FrameAllocations) -> &mut Vec<NamedRanges>,
+    ) -> Self {
+        match ranges {
+            Ok(ranges) => list(&mut self.named).push(ranges),
+            Err(error) => _ = self.refused.get_or_insert(error),
+        }
         self
     }
 
     fn names(&self) -> Result<FrameAllocations, Error> {
-        let names = |of: &[(&Allocation, Range<u64>)]| -> Result<Vec<_>, Error> {
-            of.iter().map(|(allocation, bytes)| allocation.ranges_on(self.device, bytes.clone())).collect()
-        };
-        Ok(FrameAllocations { read: names(&self.read)?, written: names(&self.written)? })
+        match &self.refused {
+            None => Ok(self.named.clone()),
+            Some(error) => Err(error.clone()),
+        }
     }
 
     fn named(&self) -> Result<Named, Error> {

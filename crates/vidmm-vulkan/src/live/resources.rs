@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use vidmm::contract::KmdProcessHandle;
 use vidmm::{AllocationId, DeviceId, PAGE_SIZE};
+use vidmm_client::Managed;
 
 use super::command::NamedRanges;
 
@@ -19,6 +20,8 @@ pub(super) struct ResourceRecord {
     pub range_bytes: u64,
     /// The allocations of the ranges, in order.
     pub allocations: Vec<AllocationId>,
+    /// The names of these for the device's frames, from the first frame on that uses any.
+    pub managed: Vec<Managed>,
     /// The allocations that the manager has.
     pub left: usize,
     /// The first token of the application's commands before its eviction.
@@ -38,6 +41,12 @@ impl ResourceRecord {
     pub fn range(&self, number: usize) -> Range<u64> {
         let start = number as u64 * self.range_bytes;
         start..self.bytes.min(start + self.range_bytes)
+    }
+
+    /// How many bytes that is.
+    pub fn range_size(&self, number: usize) -> u64 {
+        let Range { start, end } = self.range(number);
+        end - start
     }
 
     /// The bytes from the first of these ranges to the last, unless that is all.
@@ -83,11 +92,6 @@ impl Resources {
         self.records.iter().map(|(&resource, record)| (resource, record))
     }
 
-    /// The resource of an allocation.
-    pub fn of(&self, allocation: AllocationId) -> Option<&ResourceRecord> {
-        self.get(self.owners.get(&allocation).copied().unwrap_or(allocation))
-    }
-
     /// An allocation is gone. Returns the resource, if that was the last.
     pub fn forget(&mut self, allocation: AllocationId) -> Option<ResourceRecord> {
         let resource = self.owners.remove(&allocation).unwrap_or(allocation);
@@ -116,15 +120,20 @@ impl Resources {
         resources.iter().filter_map(all).collect()
     }
 
-    /// Named ranges, in order: the allocation of each, the record, and the number there.
-    pub fn ranges<'a>(
-        &'a self,
-        named: &'a [NamedRanges],
-    ) -> impl Iterator<Item = (AllocationId, &'a ResourceRecord, usize)> {
+    /// The allocations of named ranges, in order.
+    pub fn of_ranges(&self, named: &[NamedRanges]) -> Vec<AllocationId> {
         let known = named.iter().filter_map(|named| Some((self.get(named.resource)?, &named.ranges)));
-        known.flat_map(|(record, ranges)| {
-            let numbers = ranges.start as usize..ranges.end as usize;
-            numbers.map(move |number| (record.allocations[number], record, number))
-        })
+        known
+            .flat_map(|(record, named)| &record.allocations[named.start as usize..named.end as usize])
+            .copied()
+            .collect()
+    }
+
+    /// The ranges of a device that are on the application's own list and known to frames, each with its bytes.
+    pub fn listed_and_managed(&self, device: DeviceId) -> Vec<(Managed, u64)> {
+        let listed = self.records.values().filter(|record| record.device == device && record.listed > 0);
+        listed
+            .flat_map(|record| record.managed.iter().copied().zip((0..).map(|number| record.range_size(number))))
+            .collect()
     }
 }

@@ -242,7 +242,7 @@ fn a_refusal_for_want_of_room_names_the_buffer_and_the_range() {
 fn calls_for_a_whole_buffer_hold_for_all_of_its_ranges() {
     let Some(mut world) = World::new(8 * MIB) else { return };
     let (buffer, taker) = (world.ranged(5 * MIB, MIB), world.ranged(6 * MIB, MIB));
-    world.make_resident(&[&buffer]);
+    world.wait(world.make_resident(&[&buffer]));
     assert_eq!((world.local_bytes(&buffer), world.told(&buffer).listed), (5 * MIB, 1));
     world.run(&buffer, None, Some(1));
     world.holds(&buffer, 1);

@@ -5,6 +5,7 @@ use vidmm::{
     AllocationId, AllocationResidencyStatus, CreateError, DestroyFlags, DeviceId, EvictError, EvictFlags,
     GpuVirtualAddress, MakeResidentFlags, MapGpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PagingQueueId,
 };
+use vidmm_client::Managed;
 use vidmm_runtime::{AllocationSegments, Placement};
 use vidmm_soft::AllocationPrivateData;
 
@@ -81,6 +82,7 @@ impl Worker {
             bytes,
             range_bytes,
             allocations: Vec::new(),
+            managed: Vec::new(),
             left: 0,
             foreign,
             listed: 0,
@@ -119,9 +121,8 @@ impl Worker {
         let mut flags2 = AllocationFlags2::empty();
         flags2.set(AllocationFlags2::NOTIFY_EVICTION, record.foreign.is_some());
         for number in 0..ranges {
-            let pages = record.pages(number as usize);
             let data = AllocationPrivateData {
-                size: (pages.end - pages.start) * PAGE_SIZE,
+                size: record.range_size(number as usize),
                 allocation_priority: 0,
                 flags: AllocationFlags::empty(),
                 flags2,
@@ -156,23 +157,31 @@ impl Worker {
         let Some(record) = self.objects.resources.get_mut(resource) else { return Ok(()) };
         record.listed -= u64::from(listed);
         let device = record.device;
-        for allocation in record.allocations.clone() {
-            self.let_go(device, allocation, listed)?;
+        for number in 0..record.allocations.len() {
+            let Some(record) = self.objects.resources.get(resource) else { return Ok(()) };
+            let (allocation, managed) = (record.allocations[number], record.managed.get(number).copied());
+            self.let_go(device, allocation, managed, listed)?;
         }
         Ok(())
     }
 
     /// Takes an allocation off all lists, `listed` times off the application's list. It leaves local memory after the last use.
-    pub(super) fn let_go(&mut self, device: DeviceId, allocation: AllocationId, listed: u32) -> Result<(), Error> {
+    pub(super) fn let_go(
+        &mut self,
+        device: DeviceId,
+        allocation: AllocationId,
+        managed: Option<Managed>,
+        listed: u32,
+    ) -> Result<(), Error> {
         // The worker alone evicts for frames, and the application's own list was checked before.
         let lost = |error: EvictError| Error::Lost(error.to_string());
         let frees = EvictFlags::empty();
         let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(()) };
         let queue = record.queue;
-        let frames = record.frames.as_mut().filter(|frames| frames.has(allocation));
+        let frames = record.frames.as_mut().zip(managed).filter(|(frames, managed)| frames.has(*managed));
         let is_listed = listed > 0 || frames.is_some();
-        if let Some(frames) = frames {
-            frames.release(&mut self.vidmm, allocation).map_err(lost)?;
+        if let Some((frames, managed)) = frames {
+            frames.release(&mut self.vidmm, managed).map_err(lost)?;
         }
         if listed > 0 {
             self.vidmm.evict(device, &vec![allocation; listed as usize], frees).map_err(lost)?;
@@ -209,7 +218,7 @@ impl Worker {
             let residency = self.vidmm.query_allocation_residency(allocation);
             let residency = residency.map_err(|error| Error::Lost(error.to_string()))?;
             if residency == AllocationResidencyStatus::ResidentInGpuMemory {
-                found.1 += record.map_or(0, |record| record.range(number).end - record.range(number).start);
+                found.1 += record.map_or(0, |record| record.range_size(number));
             }
             if residency as u32 > found.0 as u32 {
                 found.0 = residency;
@@ -223,7 +232,7 @@ impl Worker {
         let tell = |(id, record): (AllocationId, &ResourceRecord)| {
             let (residency, local_bytes) = self.residency(id)?;
             let frames = self.objects.devices.get(&record.device).and_then(|device| device.frames.as_ref());
-            let is_held = |&allocation: &AllocationId| frames.is_some_and(|frames| frames.has(allocation));
+            let is_held = |&managed: &Managed| frames.is_some_and(|frames| frames.has(managed));
             Ok(AllocationStatistics {
                 allocation: self.names.of(id),
                 device: record.device,
@@ -233,7 +242,7 @@ impl Worker {
                 local_bytes,
                 listed: record.listed,
                 is_offered: record.is_offered,
-                is_held_by_frames: record.allocations.iter().any(is_held),
+                is_held_by_frames: record.managed.iter().any(is_held),
             })
         };
         // A dropped allocation may still be in use, without a handle.

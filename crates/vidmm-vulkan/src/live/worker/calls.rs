@@ -1,7 +1,6 @@
 //! The commands of applications, as calls of the manager.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
@@ -13,7 +12,6 @@ use crate::error::VulkanError;
 
 use super::super::command::{Command, FrameAllocations, NewDevice, OnTrim, Turn};
 use super::super::error::Error;
-use super::super::frame_list::FrameMember;
 use super::super::objects::{DeviceRecord, ProcessRecord, Ready};
 use super::super::resources::ResourceRecord;
 use super::Worker;
@@ -60,9 +58,7 @@ impl Worker {
             }
             Command::Announce { device, allocations } => {
                 // A device in error lists nothing any more, and what the application names lives.
-                let all: Vec<_> =
-                    self.objects.resources.ranges(&allocations).map(|(allocation, ..)| allocation).collect();
-                let _ = self.vidmm.announce(device, &all);
+                let _ = self.vidmm.announce(device, &self.objects.resources.of_ranges(&allocations));
             }
             Command::Offer { device, allocations, priority, reply } => {
                 let all = self.objects.resources.allocations(&allocations);
@@ -182,13 +178,7 @@ impl Worker {
         let Self { objects, vidmm, .. } = self;
         let frames = objects.devices.get_mut(&device).and_then(|record| record.frames.as_mut());
         let Some(frames) = frames else { return Ok(()) };
-        let member = |(allocation, record, number): (_, &ResourceRecord, _)| {
-            let Range { start, end } = record.range(number);
-            FrameMember { allocation, bytes: end - start, is_written_by_others: record.was_listed }
-        };
-        let [read, written] =
-            [&allocations.read, &allocations.written].map(|named| objects.resources.ranges(named).map(member));
-        frames.bring_in(vidmm, read, written)
+        frames.bring_in(vidmm, &mut objects.resources, allocations)
     }
 
     /// Begins a use. Returns its number, unless the device is gone.

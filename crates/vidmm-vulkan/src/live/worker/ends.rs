@@ -15,11 +15,10 @@ impl Worker {
         let Self { objects, vidmm, host, .. } = self;
         let Some(record) = objects.resources.get_mut(resource) else { return };
         record.is_dropped = true;
-        let mut frames = objects.devices.get_mut(&record.device).and_then(|device| device.frames.as_mut());
+        if let Some(frames) = objects.devices.get_mut(&record.device).and_then(|device| device.frames.as_mut()) {
+            frames.forget(record);
+        }
         for &allocation in &record.allocations {
-            if let Some(frames) = &mut frames {
-                frames.forget(allocation);
-            }
             // The worker alone destroys allocations, each once.
             let _ = vidmm.destroy_allocation(host, allocation, flags | DestroyFlags::SYNCHRONOUS_DESTROY);
         }

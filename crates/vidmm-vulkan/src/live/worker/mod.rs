@@ -252,9 +252,8 @@ impl Worker {
                 let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(()) };
                 let trimmed = match &mut record.frames {
                     Some(frames) => {
-                        let known = &self.objects.resources;
-                        let is_listed = |id| known.of(id).is_some_and(|record| record.listed > 0);
-                        frames.trim(&mut self.vidmm, flags, group, num_bytes_to_trim, is_listed)
+                        let listed = self.objects.resources.listed_and_managed(device);
+                        frames.trim(&mut self.vidmm, flags, group, num_bytes_to_trim, &listed)
                     }
                     None => Ok(0),
                 };

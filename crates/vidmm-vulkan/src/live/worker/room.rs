@@ -25,14 +25,15 @@ impl Worker {
         flags: MakeResidentFlags,
         ready: u64,
     ) -> Result<Result<(), Error>, Error> {
-        let all = self.objects.resources.allocations(allocations);
-        for &allocation in allocations {
-            self.change(allocation, |record| record.was_listed = true);
-        }
         let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(())) };
-        if let Some(frames) = &mut record.frames {
-            all.iter().for_each(|&allocation| frames.expect_other_writers(allocation));
+        for &allocation in allocations {
+            let Some(resource) = self.objects.resources.get_mut(allocation) else { continue };
+            resource.was_listed = true;
+            if let Some(frames) = &mut record.frames {
+                frames.expect_other_writers(resource);
+            }
         }
+        let all = self.objects.resources.allocations(allocations);
         record.ready.expect(ready);
         let queue = record.queue;
         let answer = loop {
@@ -193,7 +194,7 @@ impl Worker {
         };
         let of_call = numbers.iter().filter_map(|(&id, numbers)| {
             let record = known.get(id)?;
-            Some((id, numbers.iter().map(|&number| record.range(number)).map(|of| of.end - of.start).sum()))
+            Some((id, numbers.iter().map(|&number| record.range_size(number)).sum()))
         });
         let of_list = known.all().filter(listed).map(|(id, record)| (id, record.bytes));
         let named_with_bytes = |(id, bytes)| (self.names.of(id), bytes);

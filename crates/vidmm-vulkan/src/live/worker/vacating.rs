@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use vidmm::{AllocationId, AllocationResidencyStatus, DeviceId, EvictFlags, MakeResidentFlags, PAGE_SIZE};
+use vidmm_client::Managed;
 use vidmm_soft::LOCAL_SEGMENT;
 
 use super::super::error::Error;
@@ -45,6 +46,8 @@ struct Occupied {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Movable {
     allocation: AllocationId,
+    /// The name for frames.
+    managed: Option<Managed>,
     device: DeviceId,
     bytes: u64,
     /// How often the application's own list has it.
@@ -75,7 +78,7 @@ impl Worker {
         }
         let emptiest = blocks.into_values().filter(|block| !block.has_offers).min_by_key(|block| block.bytes);
         let (started, mut left, mut listed) = (Instant::now(), BYTES_MOST, Vec::new());
-        for Movable { allocation, device, bytes, listed: count } in
+        for Movable { allocation, managed, device, bytes, listed: count } in
             emptiest.map_or_else(Vec::new, |block| block.allocations)
         {
             if bytes > left || started.elapsed() >= TIME_MOST {
@@ -87,7 +90,7 @@ impl Worker {
                 evicted.map_err(|error| Error::Lost(error.to_string()))?;
                 listed.push((device, counts));
             } else {
-                self.let_go(device, allocation, 0)?;
+                self.let_go(device, allocation, managed, 0)?;
             }
             left -= bytes;
         }
@@ -116,9 +119,9 @@ impl Worker {
                 continue;
             }
             let &ResourceRecord { device, process, listed, is_offered, .. } = record;
-            let pages = record.pages(number);
-            let movable = Movable { allocation, device, bytes: (pages.end - pages.start) * PAGE_SIZE, listed };
-            for part in memory.space(process).parts(pages) {
+            let (managed, bytes) = (record.managed.get(number).copied(), record.range_size(number));
+            let movable = Movable { allocation, managed, device, bytes, listed };
+            for part in memory.space(process).parts(record.pages(number)) {
                 let Some(target) = part.target.filter(|target| target.segment == LOCAL_SEGMENT) else { continue };
                 let block = blocks.entry(target.page / PAGES_PER_BLOCK).or_default();
                 block.bytes += (part.pages.end - part.pages.start) * PAGE_SIZE;
