@@ -28,6 +28,14 @@ pub enum Error {
         /// The most that it can be, in bytes.
         most: u64,
     },
+    /// A buffer of a pool is to have no byte, or more than its shared buffers.
+    #[error("a small buffer of {asked} bytes: a pool has buffers of 1 to {most} bytes, and the device larger ones")]
+    Small {
+        /// The bytes that were asked for.
+        asked: u64,
+        /// The most that it can be, in bytes.
+        most: u64,
+    },
     /// The device binds memory in units that are larger than the manager's pages of 64 KiB.
     #[error(
         "the device binds memory in units of {granule} bytes, and the manager's pages have 65536: it cannot be used"

@@ -23,7 +23,7 @@ use super::uses::{Download, Use};
 pub struct Frame<'a> {
     device: &'a Arc<DeviceInner>,
     named: FrameAllocations,
-    /// What a call has named that cannot be used.
+    /// The first mistake of a call.
     refused: Option<Error>,
 }
 
@@ -51,14 +51,25 @@ impl<'a> Frame<'a> {
         self.with(ranges, |named| &mut named.read)
     }
 
-    /// It uses bytes of a buffer, and writes them, or may write them. The [ranges](super::BufferDesc::range_bytes) that they touch come in, and
-    /// no others. The call that submits the frame refuses bytes that do not lie in the buffer.
+    /// The frame writes, or may write, these bytes of a buffer. The [ranges](super::BufferDesc::range_bytes) with these bytes come in, and no
+    /// others: the rest of the buffer is not to be used. The call that submits the frame refuses bytes outside of the buffer.
+    ///
+    /// ```no_run
+    /// # use vidmm_vulkan::{BufferDesc, Device, Error, Submission};
+    /// # fn draw(device: &Device, work: Submission) -> Result<(), Error> {
+    /// let terrain = device.create_buffer_with(BufferDesc { range_bytes: 1 << 20, ..BufferDesc::new(1 << 30) })?;
+    /// let frame = device.frame().insert_read_range(&terrain, 0..5 << 20).insert_range(&terrain, 700 << 20..701 << 20);
+    /// // SAFETY: the commands use these bytes alone, and are kept until the point is reached.
+    /// let point = unsafe { frame.submit(work) }?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn insert_range(self, buffer: &'a Buffer, bytes: Range<u64>) -> Self {
         let ranges = buffer.ranges_on(self.device, bytes);
         self.with(ranges, |named| &mut named.written)
     }
 
-    /// It uses bytes of a buffer, and writes none of the ranges that they touch: what it wrote there may be lost (RES-22).
+    /// The frame only reads these bytes of a buffer. What the frame writes in the same ranges may be lost (RES-22).
     pub fn insert_read_range(self, buffer: &'a Buffer, bytes: Range<u64>) -> Self {
         let ranges = buffer.ranges_on(self.device, bytes);
         self.with(ranges, |named| &mut named.read)

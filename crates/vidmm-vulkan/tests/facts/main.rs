@@ -14,6 +14,7 @@ mod endings;
 mod frames;
 mod images;
 mod moving;
+mod pools;
 mod random;
 mod ranges;
 mod refusals;
