@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The bytes are 32 MiB at a time, and 256 MiB on a device with memory of its own, where a plain Vulkan copy takes the place of memcpy:
-//! both cross the bus. Every buffer comes to another place than the last time, so that each is bound anew. The goals are those of
-//! [`Unbinding::Lazy`]; the figures of [`Unbinding::Strict`] stand beside them.
+//! both cross the bus. Every buffer has one range, and comes to another place than the last time, so that each is bound
+//! anew. The goals are those of [`Unbinding::Lazy`]; the figures of [`Unbinding::Strict`] stand beside them.
 //!
 //! Each is a time by a time of the same round, the baseline first and then second in turn; the median of the rounds' ratios counts.
 //! `cyclic` is 600 frames over 36 buffers of 4 MiB with room for 12, three to a frame, by a hand-written LRU on plain Vulkan that moves
@@ -36,11 +36,10 @@ use std::env;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use ash::vk;
 use plain_copy::PlainCopy;
 use report::{Goal, Metric, Report};
 use vidmm::{AllocationResidencyStatus, EvictFlags, MakeResidentFlags};
-use vidmm_vulkan::{Adapter, Buffer, Device, Error, Options, Unbinding, Validation};
+use vidmm_vulkan::{Adapter, Buffer, BufferDesc, Device, Error, Options, Unbinding, Validation};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -123,7 +122,8 @@ impl<'a> Pages<'a> {
     /// Sets of buffers of this size, which have content that is in system memory.
     fn new(adapter: &'a Adapter, set: u64, size: u64) -> Result<Self, Error> {
         let device = adapter.create_process()?.create_device()?;
-        let buffers = || (0..set / size).map(|_| device.create_buffer(size, vk::BufferUsageFlags::empty())).collect();
+        let desc = || BufferDesc { range_bytes: size, ..BufferDesc::new(size) };
+        let buffers = || (0..set / size).map(|_| device.create_buffer_with(desc())).collect();
         let sets = [buffers(), buffers()].into_iter().collect::<Result<Vec<Vec<Buffer>>, Error>>()?;
         let sets = <[Vec<Buffer>; 2]>::try_from(sets).expect("there are two");
         let bytes = vec![0xA5; size as usize];
