@@ -18,15 +18,15 @@ const RANGE: u64 = 256 << 10;
 /// Small buffers begin at multiples of this: no limit of Vulkan on offsets in buffers asks for more.
 const ALIGNMENT: u64 = 256;
 
-/// Small buffers, packed into sparse buffers of 4 MiB with ranges of 256 KiB. A buffer of its own takes 64 KiB at least.
+/// Small buffers, packed into sparse buffers of 4 MiB with ranges of 256 KiB. A [`Buffer`] takes 64 KiB at least.
 ///
-/// A small buffer comes and goes with its neighbours in the range.
+/// A small buffer comes and goes with the neighbours in the range.
 pub struct Pool(Arc<PoolInner>);
 
-/// A part of a buffer of a [`Pool`]. It is free when the value is dropped: uses on [queues of your own](super::Use) have ended by then,
-/// and nothing waits for the manager's queue.
+/// A part of a shared buffer of a [`Pool`], free for a further small buffer when the value is dropped. End uses on
+/// [queues of your own](super::Use) first; on the manager's queue later work waits for earlier work.
 ///
-/// Its content is what an earlier small buffer has left there, and zeros at first.
+/// The first content is zeros, or the bytes of a dropped small buffer.
 pub struct SmallBuffer {
     pool: Arc<PoolInner>,
     buffer: Arc<Buffer>,
@@ -41,7 +41,7 @@ struct PoolInner {
     packed: Mutex<Packed>,
 }
 
-/// The shared buffers. A place is a byte of one of them: its number times [`SHARED`], and the offset there.
+/// The shared buffers by number. A place in the pool is the number of a shared buffer times [`SHARED`], plus the offset.
 #[derive(Default)]
 struct Packed {
     buffers: BTreeMap<u64, Arc<Buffer>>,
@@ -61,7 +61,7 @@ impl Packed {
         Some(place)
     }
 
-    /// Frees what was taken, with its neighbours in the shared buffer. Returns the hole.
+    /// Frees taken bytes, and joins free neighbours in the shared buffer. Returns the hole.
     fn free(&mut self, mut place: u64, mut bytes: u64) -> (u64, u64) {
         let before = self.holes.range(..place).next_back().map(|(&place, &size)| (place, size));
         if let Some((hole, size)) = before.filter(|&(hole, size)| hole + size == place && !place.is_multiple_of(SHARED))
@@ -96,7 +96,7 @@ impl PoolInner {
 }
 
 impl Pool {
-    /// A pool without buffers. `usage` is what the application uses them for beside [what every buffer has](Buffer::raw).
+    /// A pool without buffers. `usage` is the application's usage of the buffers, beside the usage of [every buffer](Buffer::raw).
     pub fn new(device: &Device, usage: vk::BufferUsageFlags) -> Self {
         Self(Arc::new(PoolInner { device: device.clone(), usage, packed: Mutex::default() }))
     }
@@ -130,12 +130,12 @@ impl Pool {
 }
 
 impl SmallBuffer {
-    /// The shared buffer: frames name it with [`bytes`](Self::bytes), as in `frame.insert_range(small.buffer(), small.bytes())`.
+    /// The shared buffer, for frames together with [`bytes`](Self::bytes): `frame.insert_range(small.buffer(), small.bytes())`.
     pub fn buffer(&self) -> &Buffer {
         &self.buffer
     }
 
-    /// The bytes of the shared buffer that are this buffer's.
+    /// The bytes of the small buffer in the shared buffer.
     pub fn bytes(&self) -> Range<u64> {
         self.bytes.clone()
     }

@@ -9,30 +9,30 @@ use vidmm_client::Managed;
 
 use super::command::NamedRanges;
 
-/// A buffer or an image: its ranges are an allocation each, and its addresses follow one another. An image has one range.
+/// A buffer or an image, with an allocation for each range, at consecutive addresses. An image has one range.
 pub(super) struct ResourceRecord {
     pub device: DeviceId,
     pub process: KmdProcessHandle,
     /// The first page of its addresses.
     pub first: u64,
     pub bytes: u64,
-    /// The bytes of each range but the last, which has the rest.
+    /// The bytes of each range but the last; the last range has the rest.
     pub range_bytes: u64,
     /// The allocations of the ranges, in order.
     pub allocations: Vec<AllocationId>,
-    /// The names of these for the device's frames, from the first frame on that uses any.
+    /// The names of the allocations for the device's frames, from the first frame with the resource on.
     pub managed: Vec<Managed>,
     /// The allocations that the manager has.
     pub left: usize,
     /// The first token of the application's commands before its eviction.
     pub foreign: Option<u32>,
-    /// How often it is on the application's own list.
+    /// The count on the application's own list.
     pub listed: u64,
     /// The content may be lost.
     pub is_offered: bool,
     /// No handle is left.
     pub is_dropped: bool,
-    /// It was on the application's own list: uses of that may write it.
+    /// Uses of the application's own list may write the resource.
     pub was_listed: bool,
 }
 
@@ -43,13 +43,13 @@ impl ResourceRecord {
         start..self.bytes.min(start + self.range_bytes)
     }
 
-    /// How many bytes that is.
+    /// The size of a range in bytes.
     pub fn range_size(&self, number: usize) -> u64 {
         let Range { start, end } = self.range(number);
         end - start
     }
 
-    /// The bytes from the first of these ranges to the last, unless that is all.
+    /// The bytes from the first range of `numbers` to the last; none if all ranges are named.
     pub fn around(&self, numbers: &BTreeSet<usize>) -> Option<Range<u64>> {
         let (&first, &last) = (numbers.first()?, numbers.last()?);
         (numbers.len() < self.allocations.len()).then(|| self.range(first).start..self.range(last).end)
@@ -62,7 +62,7 @@ impl ResourceRecord {
     }
 }
 
-/// All buffers and images. The name of each is that of its first allocation.
+/// All buffers and images. The first allocation names the resource.
 #[derive(Default)]
 pub(super) struct Resources {
     records: BTreeMap<AllocationId, ResourceRecord>,

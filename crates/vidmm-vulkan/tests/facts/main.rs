@@ -156,7 +156,7 @@ impl World {
         self.step_in(buffer, 0..buffer.size(), expected, next)
     }
 
-    /// The same of a part of it, which has words of its own.
+    /// The same for a part of a buffer, with words from the start of the part on.
     pub fn step_in(&self, buffer: &Buffer, bytes: Range<u64>, expected: Option<u32>, next: Option<u32>) -> Step {
         let count = ((bytes.end - bytes.start) / 4) as u32;
         Step { words: buffer.address() + bytes.start, wrong: self.wrong.address(), count, expected, next }

@@ -80,7 +80,7 @@ fn small_buffers_keep_every_word_beside_each_other() {
         let mut all: Vec<_> = (0..700).map(|_| (create(&mut draws), None)).collect();
         for number in 1..=60 {
             for at in (0..3).map(|_| draws.below(all.len())).collect::<Vec<_>>() {
-                // What is created anew may have old words.
+                // A new small buffer may have old words.
                 if draws.below(3) == 0 {
                     all[at] = (create(&mut draws), Some(u32::MAX));
                     let (small, _) = &all[at];

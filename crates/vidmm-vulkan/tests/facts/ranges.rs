@@ -1,4 +1,4 @@
-//! Buffers of several ranges: each comes and goes by itself, and a frame names the bytes that it uses.
+//! Buffers of several ranges: each range comes and goes alone, and a frame names bytes.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::{MIB, World, alone, open, options, words};
 
 const KIB: u64 = 1 << 10;
 
-/// The use of a part of a buffer: its bytes, the seed that is expected, and the one that is written.
+/// The use of a part of a buffer: the bytes, the expected seed, and the written seed.
 type Use = (Range<u64>, Option<u32>, Option<u32>);
 
 impl World {
@@ -23,7 +23,7 @@ impl World {
         self.device.create_buffer_with(desc).expect("there is memory")
     }
 
-    /// A frame that runs the kernel on parts of a buffer, and names no others.
+    /// A frame runs the kernel on parts of a buffer, and names these parts alone.
     fn run_parts(&mut self, buffer: &Buffer, uses: &[Use]) {
         let step = |(bytes, expected, next): &Use| self.step_in(buffer, bytes.clone(), *expected, *next);
         let steps: Vec<_> = uses.iter().map(step).collect();
@@ -38,7 +38,7 @@ impl World {
         self.end_frame((point, commands));
     }
 
-    /// The memory of a part holds the words of a seed; it is brought in for that. See [`holds`](Self::holds).
+    /// The memory of a part holds the words of a seed, after the part was brought in. See [`holds`](Self::holds).
     fn part_holds(&self, buffer: &Buffer, bytes: &Range<u64>, seed: Option<u32>) {
         let count = bytes.end - bytes.start;
         let read = self.device.frame().read(buffer, bytes.start, count).expect("it fits").wait();
@@ -114,7 +114,7 @@ fn parts_of_a_buffer_keep_every_word_without_pressure_and_under_limits() {
 }
 
 #[test]
-fn bytes_bring_in_the_ranges_that_they_touch_and_no_others() {
+fn bytes_bring_in_the_touched_ranges_alone() {
     let Some(mut world) = World::new(16 * MIB) else { return };
     let edges = [
         (0..4, 1),
@@ -153,7 +153,7 @@ fn a_range_that_frames_only_read_leaves_without_a_copy() {
     for at in 0..24 {
         world.run_parts(&buffer, &[(part(at), None, Some(at as u32))]);
     }
-    // What was written leaves with a copy, once.
+    // A written range leaves with a copy, once.
     for at in 0..24 {
         world.run_parts(&buffer, &[(part(at), Some(at as u32), None)]);
     }
@@ -165,7 +165,7 @@ fn a_range_that_frames_only_read_leaves_without_a_copy() {
     let after = moved(&world);
     assert_eq!(after.bytes_paged_out, before.bytes_paged_out);
     assert!(after.bytes_paged_in - before.bytes_paged_in >= 30 * MIB);
-    // Two ranges are read and one is written: that one alone is copied out.
+    // Two ranges are read, and one range is written: the written range alone is copied out.
     world.run_parts(&buffer, &[(part(3), Some(3), None), (part(4), Some(4), Some(99)), (part(5), Some(5), None)]);
     for at in (10..24).chain(10..24) {
         world.run_parts(&buffer, &[(part(at), Some(at as u32), None)]);

@@ -16,7 +16,7 @@ use super::Worker;
 use crate::error::VulkanError;
 use crate::sparse::{Handle, SparseResource};
 
-/// The allocations that are mapped before the manager goes on: requests that wait have a bound (D14).
+/// The most mappings before the worker polls the manager: waiting requests have a bound (D14).
 const AT_A_TIME: usize = 1024;
 
 impl Worker {
@@ -56,7 +56,7 @@ impl Worker {
             NewResource::Buffer { range_bytes, .. } => range_bytes.min(bytes),
             NewResource::Image(_) => bytes,
         };
-        // The allocations get their backing store one by one: so what there is for all is known before.
+        // Allocations get backing store one by one. A trial for the whole comes first, so that a refusal creates nothing.
         let stored = self.host.with(|host, _| host.commit_backing_store(bytes));
         let stored = stored.map(|place| self.host.with(|host, _| host.decommit_backing_store(place, bytes)));
         let reserved = stored.map_err(|error| CreateError::from(error).into()).and_then(|()| {
