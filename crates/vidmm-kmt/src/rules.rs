@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
-    /// KMT-01: work is submitted before MakeResident's paging fence was waited for (RES-11).
+    /// KMT-01: work is submitted before the paging fence was waited for of a MakeResident whose allocations the work uses (RES-11): the
+    /// commands are in one of the allocations, or the device's list has nothing else, or the device gives one of them back before other work.
     SubmittedBeforeResident,
-    /// KMT-02: work is submitted before MapGpuVirtualAddress's paging fence was waited for (GVA-50), or an update's fence (GVA-55).
+    /// KMT-02: the same for MapGpuVirtualAddress (GVA-50); or the commands are in an update before its fence was waited for (GVA-55).
     SubmittedBeforeMapped,
     /// KMT-03: the commands are at an address that no resident allocation is mapped at (RES-05).
     CommandsNotResident,
@@ -74,7 +75,7 @@ pub struct Finding {
 #[derive(Debug)]
 pub(crate) struct Suspicion {
     pub finding: Finding,
-    /// The allocations that the device kept, or took back.
+    /// The allocations that the device kept or took back, or whose paging fence work did not wait for.
     pub allocations: Vec<u32>,
 }
 

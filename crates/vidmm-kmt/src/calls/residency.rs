@@ -5,7 +5,7 @@ use vidmm::{EvictError, EvictFlags, MakeResidentError, MakeResidentFlags, Reside
 use super::{invalid, invalid_unless_lost};
 use crate::call::{Memory, Reply};
 use crate::faults::FaultKind;
-use crate::objects::{Allocation, Device, MadeResident, Object, Owed, PagingQueue, Refused};
+use crate::objects::{Allocation, Device, MadeResident, Object, PagingQueue, Refused};
 use crate::rules::Rule;
 use crate::session::{Answer, PATIENCE, Session};
 use crate::status::Status;
@@ -20,22 +20,6 @@ impl Session {
             device.has_trimmed |= device.refused.take().is_some();
             device.asked_to_trim = None;
         }
-    }
-
-    /// A call on a paging queue ends with a value of the queue's fence; 0 is none. `of_manager` is the value of the manager's own.
-    pub(super) fn owe(
-        &mut self,
-        paging_queue: u32,
-        function: &'static str,
-        allocations: &[u32],
-        of_manager: u64,
-    ) -> Result<u64, Reply> {
-        let value = self.issue(paging_queue, of_manager)?;
-        if let (1.., &[allocation, ..]) = (value, allocations) {
-            let owed = Owed { value, call: self.call, allocation };
-            self.object::<PagingQueue>(paging_queue)?.owed.insert(function, owed);
-        }
-        Ok(value)
     }
 
     pub(super) fn make_resident(&mut self, paging_queue: u32, handles: &[u32], flags: u32) -> Answer {
@@ -82,7 +66,7 @@ impl Session {
             Residency::Resident => 0,
             Residency::Pending { paging_fence_value } => self.paged_at_once(paging_queue, paging_fence_value)?,
         };
-        let value = self.owe(paging_queue, "MakeResident", handles, value)?;
+        let value = self.issue(paging_queue, "MakeResident", handles, value)?;
         let submitted = self.object::<Device>(device)?.submitted;
         let made = MadeResident { call: self.call, submitted, queue: paging_queue, value };
         for &handle in handles {
@@ -189,7 +173,7 @@ impl Session {
         let (vidmm, _, host) = self.runtime.borrow();
         let reclaimed = vidmm.reclaim_allocations(host, queue, &ids).map_err(invalid_unless_lost)?;
         self.note_offered(handles, false)?;
-        let value = self.owe(paging_queue, "ReclaimAllocations2", handles, reclaimed.paging_fence_value)?;
+        let value = self.issue(paging_queue, "ReclaimAllocations2", handles, reclaimed.paging_fence_value)?;
         let mut reply = Reply::paging(value);
         reply.values.extend(reclaimed.results.into_iter().map(|result| result as u64));
         Ok(reply)
