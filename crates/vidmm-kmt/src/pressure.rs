@@ -52,6 +52,9 @@ impl Session {
 
     /// Shows the values of paging fences that are reached. Returns whether there were any.
     pub(crate) fn show_paging_fences(&mut self) -> bool {
+        if self.unshown.is_empty() {
+            return false;
+        }
         let (now, mut shown) = (self.now(), Vec::new());
         for handle in Vec::from_iter(self.unshown.iter().copied()) {
             let Ok(Object::PagingQueue(queue)) = self.handles.get_mut(handle) else { continue };

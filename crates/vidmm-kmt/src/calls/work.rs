@@ -133,9 +133,8 @@ impl Session {
                 _ => Rule::SubmittedBeforeResident,
             };
             let first = allocations[0];
-            let text = format!(
-                "work is submitted before the paging fence of {function}({first:#x}), {value}, was waited for"
-            );
+            let text =
+                format!("work is submitted before the paging fence of {function}({first:#x}), {value}, was waited for");
             let has_commands = allocations.iter().any(|&of| self.memory_of(of).map(|(memory, _)| memory) == commands);
             if has_commands || !has_other {
                 self.find(rule, text, Some(call));
