@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
-    /// KMT-01: work is submitted before the paging fence was waited for of a MakeResident whose allocations the work uses (RES-11): the
-    /// commands are in one of the allocations, or the device's list has nothing else, or the device gives one of them back before other work.
+    /// KMT-01: work uses allocations before the paging fence of MakeResident was waited for (RES-11). The use is certain if the commands are
+    /// in these allocations, if the device's list has no other allocation, or if the device gives an allocation back before other work.
     SubmittedBeforeResident,
     /// KMT-02: the same for MapGpuVirtualAddress (GVA-50); or the commands are in an update before its fence was waited for (GVA-55).
     SubmittedBeforeMapped,
@@ -75,7 +75,7 @@ pub struct Finding {
 #[derive(Debug)]
 pub(crate) struct Suspicion {
     pub finding: Finding,
-    /// The allocations that the device kept or took back, or whose paging fence work did not wait for.
+    /// The allocations: kept, taken back, or still on the way.
     pub allocations: Vec<u32>,
 }
 

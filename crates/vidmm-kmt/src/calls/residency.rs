@@ -1,6 +1,7 @@
 //! The list of a device: MakeResident, Evict, Reclaim, and the rules for trimming.
 
-use vidmm::{EvictError, EvictFlags, MakeResidentError, MakeResidentFlags, Residency};
+use vidmm::{EvictError, EvictFlags, MakeResidentError, MakeResidentFlags, MemoryRoom, Residency};
+use vidmm_soft::LOCAL_SEGMENT;
 
 use super::{invalid, invalid_unless_lost};
 use crate::call::{Memory, Reply};
@@ -58,6 +59,27 @@ impl Session {
         let refused = Refused { call: self.call, num_bytes_to_trim, idle, reached };
         self.object::<Device>(device)?.refused = Some(refused);
         Err(Reply { num_bytes_to_trim, ..Reply::refused(Status::NO_MEMORY, reason) })
+    }
+
+    /// Whether a MakeResident would be accepted, and what keeps it from that.
+    pub(super) fn query_room(&mut self, device: u32, handles: &[u32]) -> Answer {
+        let id = self.object::<Device>(device)?.id;
+        let ids = self.allocation_ids(device, handles)?;
+        let room = self.runtime.vidmm().query_room(id, &ids).map_err(invalid_unless_lost)?;
+        let own = self.process;
+        let bytes = |is_local: bool| {
+            let of_group = room.memory.iter().filter(move |of| (of.account.segment == LOCAL_SEGMENT) == is_local);
+            let others =
+                |of: &MemoryRoom| of.holders.iter().filter(|of| of.process != own).map(|of| of.bytes).sum::<u64>();
+            of_group.fold([0; 3], |sum: [u64; 3], of| {
+                [sum[0] + of.bytes_now, sum[1] + of.bytes_after_trims, sum[2] + others(of)]
+            })
+        };
+        let (num_bytes_to_trim, refused) = match &room.refusal {
+            Some(refusal) => (refusal.num_bytes_to_trim, Reply::refused(Status::NO_MEMORY, refusal.reason)),
+            None => (0, Reply::default()),
+        };
+        Ok(Reply { num_bytes_to_trim, values: [bytes(true), bytes(false)].concat(), ..refused })
     }
 
     /// The manager has accepted a MakeResident.

@@ -46,8 +46,8 @@ impl Session {
         self.owned.contains(&(device, suspicion.allocations[0]))
     }
 
-    /// The device gives an allocation back. The device kept the allocation and no work came since, so the allocation was idle; or no work
-    /// came since the paging fence was waited for, so work without that wait has used the allocation.
+    /// The device gives an allocation back. Without work since the device kept the allocation, the allocation was idle. Without work behind
+    /// a wait for the paging fence, the early work has used the allocation.
     pub(super) fn judge_given_back(&mut self, handle: u32) {
         let is_judged = |of: &Suspicion| of.finding.rule != Rule::TakenBack && of.allocations.contains(&handle);
         while let Some(at) = self.suspicions.iter().position(is_judged) {

@@ -113,8 +113,8 @@ impl Session {
         self.listed(device).map(|(_, of)| of).find(is_listed)
     }
 
-    /// The paging fences of earlier calls must be reached, or be waited for by the context, before work uses what the calls named (RES-11,
-    /// GVA-50). Nobody tells what work uses but its commands. Work that can use more than an unfinished call named may not need that call.
+    /// Before work uses allocations, the paging fences of MakeResident and of the mappings must be reached, or the context must wait for the
+    /// fences (RES-11, GVA-50). Only the commands are known to be used. Work with other allocations on the list may not use the rest.
     fn judge_fences(&mut self, context: u32, commands: u64) {
         let owed = self.owed(context);
         let Ok(Object::Context(of)) = self.handles.get(context) else { return };
@@ -144,7 +144,7 @@ impl Session {
         }
     }
 
-    /// The values of the device's paging fences that the context's next work does not wait for, by calls that named allocations.
+    /// The values of the device's paging fences ahead of the context's next work, of calls with allocations.
     fn owed(&self, context: u32) -> Vec<Issued> {
         let Ok(Object::Context(of)) = self.handles.get(context) else { return Vec::new() };
         let Ok(Object::Device(device)) = self.handles.get(of.device) else { return Vec::new() };

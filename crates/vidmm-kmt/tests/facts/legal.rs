@@ -30,7 +30,7 @@ fn time_that_passes_is_as_good_as_a_wait() {
     assert_eq!(client.end(), []);
 }
 
-/// KMT-01, KMT-02: what comes ahead of its use may be on the way while other work runs (RES-11).
+/// KMT-01, KMT-02: other work may run while a prefetch is on the way (RES-11).
 #[test]
 fn work_that_uses_other_allocations_waits_for_no_prefetch() {
     let mut client = Client::small();
