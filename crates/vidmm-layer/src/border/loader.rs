@@ -33,6 +33,9 @@ static INSTANCES: RwLock<BTreeMap<usize, Instance>> = RwLock::new(BTreeMap::new(
 struct Instance {
     handle: vk::Instance,
     get: vk::PFN_vkGetInstanceProcAddr,
+    /// The next functions are asked for while the instance is made: later the loader answers with those in front of the layer.
+    destroy: Option<vk::PFN_vkDestroyInstance>,
+    memory_properties: Option<vk::PFN_vkGetPhysicalDeviceMemoryProperties>,
     /// Whether a trace watches the instance's devices.
     is_watched: bool,
 }
@@ -160,7 +163,14 @@ unsafe extern "system" fn create_instance(
         stay();
         // SAFETY: the call succeeded, so the instance is there.
         let handle = unsafe { *instance };
-        let added = Instance { handle, get: link.get, is_watched: trace::begin() };
+        // SAFETY: the functions of these names have these types.
+        let (destroy, memory_properties) = unsafe {
+            (
+                function(link.get, handle, c"vkDestroyInstance"),
+                function(link.get, handle, c"vkGetPhysicalDeviceMemoryProperties"),
+            )
+        };
+        let added = Instance { handle, get: link.get, destroy, memory_properties, is_watched: trace::begin() };
         INSTANCES.write().unwrap_or_else(PoisonError::into_inner).insert(key(handle), added);
     }
     result
@@ -171,9 +181,7 @@ unsafe extern "system" fn destroy_instance(instance: vk::Instance, allocator: Al
         return;
     }
     let removed = INSTANCES.write().unwrap_or_else(PoisonError::into_inner).remove(&key(instance));
-    // SAFETY: the function of this name has this type.
-    let destroy: Option<vk::PFN_vkDestroyInstance> =
-        removed.and_then(|removed| unsafe { function(removed.get, instance, c"vkDestroyInstance") });
+    let destroy = removed.and_then(|removed| removed.destroy);
     // SAFETY: the arguments are those of the program.
     destroy.into_iter().for_each(|destroy| unsafe { destroy(instance, allocator) });
 }
@@ -216,12 +224,9 @@ unsafe extern "system" fn create_device(
 
 /// For each type of memory, whether the memory is the device's own.
 fn local_types(instance: Instance, physical: vk::PhysicalDevice) -> Vec<bool> {
-    // SAFETY: the function of this name has this type.
-    let get: Option<vk::PFN_vkGetPhysicalDeviceMemoryProperties> =
-        unsafe { function(instance.get, instance.handle, c"vkGetPhysicalDeviceMemoryProperties") };
     let mut properties = vk::PhysicalDeviceMemoryProperties::default();
     // SAFETY: the physical device is the instance's.
-    get.into_iter().for_each(|get| unsafe { get(physical, &mut properties) });
+    instance.memory_properties.into_iter().for_each(|get| unsafe { get(physical, &mut properties) });
     let types = properties.memory_types_as_slice().iter();
     types.map(|of| of.property_flags.contains(vk::MemoryPropertyFlags::DEVICE_LOCAL)).collect()
 }
