@@ -27,13 +27,12 @@ pub fn watch(trace: &Path, program: &[OsString]) -> Result<bool, Box<dyn Error>>
     let path = library.canonicalize()?;
     let path = path.to_str().ok_or("the path of the layer's library is no text, which a manifest of Vulkan needs")?;
     fs::write(folder.path().join("VkLayer_vidmm.json"), manifest(path))?;
-    let trace = env::current_dir()?.join(trace);
-    for file in files(&trace) {
+    for file in files(trace) {
         fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))?;
     }
     let status = Command::new(&program[0])
         .args(&program[1..])
-        .env(TRACE_VARIABLE, &trace)
+        .env(TRACE_VARIABLE, env::current_dir()?.join(trace))
         .env("VK_ADD_LAYER_PATH", before(folder.path().into(), "VK_ADD_LAYER_PATH"))
         .env("VK_INSTANCE_LAYERS", before(LAYER_NAME.into(), "VK_INSTANCE_LAYERS"))
         .status()
@@ -45,7 +44,7 @@ pub fn watch(trace: &Path, program: &[OsString]) -> Result<bool, Box<dyn Error>>
         )
         .into());
     }
-    for file in files(&trace) {
+    for file in files(trace) {
         let name = file.display();
         Counts::end(&file).map_err(|error| format!("{name}: {error}"))?.tell(&file);
     }
