@@ -1,5 +1,6 @@
 //! Commands of an application's own, which run amid paging (D1).
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use ash::vk;
@@ -24,11 +25,19 @@ pub struct EvictedPart {
 /// Records commands that access a piece, and no other memory of the manager's.
 pub type RecordEviction = Box<dyn FnMut(&EvictedPart) + Send>;
 
-/// The commands by their tokens.
+/// The commands by their tokens. Each range of a buffer has a token, and they follow each other.
 #[derive(Default)]
 pub(crate) struct ForeignCommands {
     last: u32,
-    record: std::collections::BTreeMap<u32, RecordEviction>,
+    /// By the first token.
+    record: BTreeMap<u32, OfBuffer>,
+}
+
+/// The commands of a buffer, and its ranges.
+struct OfBuffer {
+    record: RecordEviction,
+    ranges: u32,
+    range_bytes: u64,
 }
 
 impl fmt::Debug for ForeignCommands {
@@ -38,20 +47,23 @@ impl fmt::Debug for ForeignCommands {
 }
 
 impl ForeignCommands {
-    /// Takes commands, and gives them a token.
-    pub(crate) fn insert(&mut self, record: RecordEviction) -> u32 {
-        self.last += 1;
-        self.record.insert(self.last, record);
-        self.last
+    /// Takes the commands of a buffer of so many ranges. Returns the token of the first range.
+    pub(crate) fn insert(&mut self, record: RecordEviction, ranges: u32, range_bytes: u64) -> u32 {
+        let first = self.last + 1;
+        self.last += ranges;
+        self.record.insert(first, OfBuffer { record, ranges, range_bytes });
+        first
     }
 
     /// No paging names them any more.
-    pub(crate) fn remove(&mut self, token: u32) {
-        self.record.remove(&token);
+    pub(crate) fn remove(&mut self, first: u32) {
+        self.record.remove(&first);
     }
 
-    /// Those of a token.
-    pub(crate) fn get_mut(&mut self, token: u32) -> Option<&mut RecordEviction> {
-        self.record.get_mut(&token)
+    /// Those of a token, and where its range begins in the buffer, in bytes.
+    pub(crate) fn get_mut(&mut self, token: u32) -> Option<(&mut RecordEviction, u64)> {
+        let (&first, of) = self.record.range_mut(..=token).next_back()?;
+        let index = token - first;
+        (index < of.ranges).then_some((&mut of.record, u64::from(index) * of.range_bytes))
     }
 }

@@ -313,7 +313,7 @@ impl VulkanMemory {
         Ok(())
     }
 
-    /// Lets an application record the commands that `token` names, for `runs`: its buffer's bytes from `offset` on.
+    /// Lets an application record the commands that `token` names, for `runs`: the bytes of its range of the buffer from `offset` on.
     pub(crate) fn run_foreign(&mut self, token: u32, runs: &[PhysicalRun], mut offset: u64) -> Result<(), VulkanError> {
         for run in runs {
             if let MemoryPlace::Segment { segment, page } = run.place {
@@ -321,8 +321,8 @@ impl VulkanMemory {
                     self.make(segment, piece.page)?;
                     let Self { segments, recorder, foreign, .. } = self;
                     let place = segments.get(&segment).and_then(|segment| segment.find(piece.page));
-                    if let (Some(place), Some(record)) = (place, foreign.get_mut(token)) {
-                        let offset = offset + (piece.page - page) * PAGE_SIZE;
+                    if let (Some(place), Some((record, start))) = (place, foreign.get_mut(token)) {
+                        let offset = start + offset + (piece.page - page) * PAGE_SIZE;
                         let bytes = piece.pages * PAGE_SIZE;
                         recorder.record_foreign(|commands| record(&place.evicted(commands, offset, bytes)))?;
                     }

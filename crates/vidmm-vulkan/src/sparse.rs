@@ -1,8 +1,10 @@
 //! Sparse resources, which memory is bound to piece by piece: buffers, that is, ranges of GPU virtual addresses, and images.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ash::vk;
+use vidmm::PAGE_SIZE_64K;
 
 use crate::block::Block;
 use crate::buffer_info::sparse_buffer_info;
@@ -24,6 +26,33 @@ pub(crate) struct SparseResource {
     pub(crate) address: u64,
     /// Whether nothing that was submitted uses it any more.
     is_unused: bool,
+    mappings: Mappings,
+}
+
+/// The mappings that an application's resource may need at most, on a device that keeps a bounded number: one for each page of the manager,
+/// wherever the pages are. They are given back when the resource is destroyed.
+#[derive(Default)]
+struct Mappings(usize);
+
+/// The mappings of all resources of applications in this process, whose number the system bounds.
+static MAPPINGS: AtomicUsize = AtomicUsize::new(0);
+
+impl Mappings {
+    fn take(device: &VulkanDevice, bytes: u64) -> Result<Self, VulkanError> {
+        let limit = device.report().max_mapped_ranges();
+        let count = if limit == usize::MAX { 0 } else { bytes.div_ceil(PAGE_SIZE_64K) as usize };
+        let taken = Self(count);
+        if MAPPINGS.fetch_add(count, Ordering::Relaxed) + count > limit {
+            return Err(VulkanError::TooManyRanges { limit });
+        }
+        Ok(taken)
+    }
+}
+
+impl Drop for Mappings {
+    fn drop(&mut self) {
+        MAPPINGS.fetch_sub(self.0, Ordering::Relaxed);
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,7 +77,7 @@ pub(crate) struct Binding<'a> {
 impl SparseResource {
     /// Addresses for `bytes` bytes, nothing bound to them.
     pub(crate) fn new(device: &Arc<VulkanDevice>, bytes: u64) -> Result<Self, VulkanError> {
-        Self::from_info(device, sparse_buffer_info(bytes), "addresses of a process")
+        Self::from_info(device, sparse_buffer_info(bytes), "addresses of a process", Mappings::default())
     }
 
     /// The same for an application, which uses them with `usage` too, and on all its queues.
@@ -63,10 +92,15 @@ impl SparseResource {
         if device.families().len() > 1 {
             info = info.sharing_mode(vk::SharingMode::CONCURRENT).queue_family_indices(device.families());
         }
-        Self::from_info(device, info, "a buffer")
+        Self::from_info(device, info, "a buffer", Mappings::take(device, bytes)?)
     }
 
-    fn from_info(device: &Arc<VulkanDevice>, info: vk::BufferCreateInfo<'_>, name: &str) -> Result<Self, VulkanError> {
+    fn from_info(
+        device: &Arc<VulkanDevice>,
+        info: vk::BufferCreateInfo<'_>,
+        name: &str,
+        mappings: Mappings,
+    ) -> Result<Self, VulkanError> {
         // SAFETY: the features that the buffer needs are enabled.
         let raw = unsafe { device.raw.create_buffer(&info, None) };
         let raw = raw.map_err(VulkanError::of("vkCreateBuffer"))?;
@@ -74,7 +108,8 @@ impl SparseResource {
         // SAFETY: the buffer was made with SHADER_DEVICE_ADDRESS, on a device with that feature.
         let address =
             unsafe { device.raw.get_buffer_device_address(&vk::BufferDeviceAddressInfo::default().buffer(raw)) };
-        Ok(Self { device: device.clone(), raw: Handle::Buffer(raw), bytes: info.size, address, is_unused: false })
+        let (raw, bytes) = (Handle::Buffer(raw), info.size);
+        Ok(Self { device: device.clone(), raw, bytes, address, is_unused: false, mappings })
     }
 
     /// An image for an application, which uses it on all its queues. Returns with it what its memory must be.
@@ -97,7 +132,15 @@ impl SparseResource {
         // SAFETY: the image is this device's.
         let requirements = unsafe { device.raw.get_image_memory_requirements(raw) };
         let bytes = requirements.size;
-        let image = Self { device: device.clone(), raw: Handle::Image(raw), bytes, address: 0, is_unused: false };
+        let (raw, mappings) = (Handle::Image(raw), Mappings::default());
+        let mut image = Self { device: device.clone(), raw, bytes, address: 0, is_unused: false, mappings };
+        match Mappings::take(device, bytes) {
+            Ok(mappings) => image.mappings = mappings,
+            Err(error) => {
+                image.destroy_unused();
+                return Err(error);
+            }
+        }
         Ok((image, requirements))
     }
 

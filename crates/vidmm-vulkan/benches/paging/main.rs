@@ -8,7 +8,7 @@
 //! | B5 | the processor time of vidmm and of the calls to Vulkan in that, less that of as many empty submissions |
 //!
 //! ```text
-//! cargo bench -p vidmm-vulkan --bench paging -- [--quick] [--json] [--check] [paging] [cyclic]
+//! cargo bench -p vidmm-vulkan --bench paging -- [--quick] [--json] [--check] [paging] [cyclic] [resident]
 //! ```
 //!
 //! The bytes are 32 MiB at a time, and 256 MiB on a device with memory of its own, where a plain Vulkan copy takes the place of memcpy:
@@ -30,6 +30,7 @@ mod plain_copy;
 #[expect(dead_code, reason = "the core's benchmarks use more of it")]
 #[path = "../../../vidmm/benches/support/report.rs"]
 mod report;
+mod resident;
 
 use std::env;
 use std::process::ExitCode;
@@ -51,7 +52,12 @@ type Rounds = usize;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    parts::run::<Rounds>(&arguments, &[("paging", paging), ("cyclic", cyclic::cyclic)], &9, &5)
+    parts::run::<Rounds>(
+        &arguments,
+        &[("paging", paging), ("cyclic", cyclic::cyclic), ("resident", resident::resident)],
+        &9,
+        &5,
+    )
 }
 
 fn paging(&rounds: &Rounds, report: &mut Report) {

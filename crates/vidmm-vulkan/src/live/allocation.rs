@@ -1,12 +1,13 @@
 //! Allocations, which the manager moves: a buffer or an image.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use vidmm::{AllocationId, AllocationResidencyStatus};
 
 use super::books::DeviceInner;
-use super::command::Command;
+use super::command::{Command, NamedRanges, NewAllocation};
 use super::error::Error;
 use super::names::NamedAllocation;
 
@@ -20,6 +21,8 @@ pub struct Allocation {
     device: Arc<DeviceInner>,
     id: AllocationId,
     size: u64,
+    range_bytes: u64,
+    ranges: u32,
 }
 
 impl fmt::Debug for Allocation {
@@ -29,8 +32,10 @@ impl fmt::Debug for Allocation {
 }
 
 impl Allocation {
-    pub(super) fn new(device: Arc<DeviceInner>, id: AllocationId, size: u64) -> Self {
-        Self { device, id, size }
+    pub(super) fn new(device: Arc<DeviceInner>, new: &NewAllocation) -> Self {
+        let &NewAllocation { id, bytes: size, range_bytes, .. } = new;
+        // It has less than 2^32 ranges.
+        Self { device, id, size, range_bytes, ranges: size.div_ceil(range_bytes) as u32 }
     }
 
     /// Its name, if it is the device's.
@@ -41,16 +46,22 @@ impl Allocation {
         }
     }
 
-    /// The same, if bytes from `offset` on lie in it.
-    pub(super) fn part_on(&self, device: &Arc<DeviceInner>, offset: u64, bytes: u64) -> Result<AllocationId, Error> {
-        let size = self.size;
-        match offset.checked_add(bytes) {
-            Some(end) if bytes > 0 && end <= size => self.name_on(device),
-            _ => Err(Error::Range { offset, bytes, size }),
-        }
+    /// The names of all its ranges, if it is the device's.
+    pub(super) fn all_on(&self, device: &Arc<DeviceInner>) -> Result<NamedRanges, Error> {
+        Ok(NamedRanges { resource: self.name_on(device)?, ranges: 0..self.ranges })
     }
 
-    /// Its name with the manager, which errors and the log use.
+    /// The names of the ranges that `bytes` touches, if it is the device's.
+    pub(super) fn ranges_on(&self, device: &Arc<DeviceInner>, bytes: Range<u64>) -> Result<NamedRanges, Error> {
+        let resource = self.name_on(device)?;
+        if bytes.is_empty() || bytes.end > self.size {
+            return Err(Error::Range { allocation: self.named(), range: bytes, size: self.size });
+        }
+        let ranges = (bytes.start / self.range_bytes) as u32..bytes.end.div_ceil(self.range_bytes) as u32;
+        Ok(NamedRanges { resource, ranges })
+    }
+
+    /// Its name with the manager, which errors use. It is the name of the first of its ranges, each of which has a name in the log.
     pub fn id(&self) -> AllocationId {
         self.id
     }
@@ -95,7 +106,8 @@ impl Allocation {
         self.size
     }
 
-    /// Where it is by what was decided so far, or is on its way to (RES-76).
+    /// Where it is by what was decided so far, or is on its way to (RES-76). Of several ranges it is the farthest from the GPU:
+    /// [`Adapter::allocations`](super::Adapter::allocations) tells how many bytes are in local memory.
     ///
     /// # Errors
     ///
@@ -105,6 +117,11 @@ impl Allocation {
         let allocation = self.id;
         self.device.client().ask(|reply| Command::Residency { allocation, reply })
     }
+}
+
+/// So many bytes from `offset` on: no possible range if they are too many.
+pub(super) fn bytes_from(offset: u64, bytes: u64) -> Range<u64> {
+    offset..offset.saturating_add(bytes)
 }
 
 impl AsRef<Allocation> for Allocation {

@@ -93,8 +93,9 @@ impl DeviceInner {
             }),
             Named::Frame(allocations) => {
                 let answer = self.send_use(|line| {
-                    line.check_not_offered(&allocations.read, &self.client().names)?;
-                    line.check_not_offered(&allocations.written, &self.client().names)?;
+                    for named in allocations.read.iter().chain(&allocations.written) {
+                        line.check_not_offered(&[named.resource], &self.client().names)?;
+                    }
                     let turn = turn(line);
                     self.client().begin_asking(|reply| Command::BeginFrame { device, allocations, turn, reply })
                 })?;

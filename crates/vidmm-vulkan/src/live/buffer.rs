@@ -30,6 +30,9 @@ pub struct BufferDesc {
     pub size: u64,
     /// The application's uses of it, beside [what every buffer has](Buffer::raw).
     pub usage: vk::BufferUsageFlags,
+    /// The bytes of its ranges, a multiple of 64 KiB: each comes and goes by itself ([`Frame::insert_range`](super::Frame::insert_range)).
+    /// The last range has the rest.
+    pub range_bytes: u64,
     /// Where it may be.
     pub memory: BufferMemory,
     /// Records commands that run before it leaves system memory for none, or for local memory (NTF-02): the last that the GPU does to its content
@@ -42,14 +45,22 @@ pub struct BufferDesc {
 
 impl fmt::Debug for BufferDesc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BufferDesc").field("size", &self.size).field("memory", &self.memory).finish_non_exhaustive()
+        let mut shown = f.debug_struct("BufferDesc");
+        shown.field("size", &self.size).field("range_bytes", &self.range_bytes).field("memory", &self.memory);
+        shown.finish_non_exhaustive()
     }
 }
 
 impl BufferDesc {
-    /// A buffer of so many bytes, in local memory alone.
+    /// A buffer of so many bytes, in local memory alone, with ranges of 2 MiB.
     pub fn new(size: u64) -> Self {
-        Self { size, usage: vk::BufferUsageFlags::empty(), memory: BufferMemory::Local, notify_eviction: None }
+        Self {
+            size,
+            usage: vk::BufferUsageFlags::empty(),
+            range_bytes: 2 << 20,
+            memory: BufferMemory::Local,
+            notify_eviction: None,
+        }
     }
 }
 

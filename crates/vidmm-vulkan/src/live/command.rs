@@ -1,5 +1,6 @@
 //! The commands of an application to the worker.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::Sender;
@@ -61,13 +62,17 @@ pub struct AllocationStatistics {
     pub device: DeviceId,
     /// The size in bytes.
     pub bytes: u64,
-    /// The memory, by the decisions so far.
+    /// The number of ranges: one for an image.
+    pub ranges: usize,
+    /// The memory, by the decisions so far: as [`Allocation::residency`](super::Allocation::residency) tells.
     pub residency: AllocationResidencyStatus,
+    /// The bytes of the ranges in local memory, by the decisions so far.
+    pub local_bytes: u64,
     /// The count on the device's own list.
     pub listed: u64,
     /// The content is [offered](super::Device::offer).
     pub is_offered: bool,
-    /// Frames have the allocation on the device's list.
+    /// Frames have the allocation, or a range of it, on the device's list.
     pub is_held_by_frames: bool,
 }
 
@@ -93,7 +98,7 @@ pub(super) struct CreateAllocation {
 
 /// The kind of an allocation that is to be created.
 pub(super) enum NewResource {
-    Buffer { bytes: u64, usage: vk::BufferUsageFlags },
+    Buffer { bytes: u64, range_bytes: u64, usage: vk::BufferUsageFlags },
     Image(ImageDesc),
 }
 
@@ -102,6 +107,7 @@ pub(super) enum NewResource {
 pub(super) struct NewAllocation {
     pub id: AllocationId,
     pub bytes: u64,
+    pub range_bytes: u64,
     pub raw: Handle,
     /// The address of a buffer.
     pub address: u64,
@@ -131,12 +137,21 @@ pub(super) enum Turn {
     Read { buffer: AllocationId, offset: u64, bytes: u64, done: u64, to: Sender<Vec<u8>> },
 }
 
-/// The allocations that a frame uses.
-pub(super) struct FrameAllocations {
-    pub read: Vec<AllocationId>,
-    pub written: Vec<AllocationId>,
+/// Ranges of a buffer or an image, by their numbers.
+#[derive(Clone, Debug)]
+pub(super) struct NamedRanges {
+    pub resource: AllocationId,
+    pub ranges: Range<u32>,
 }
 
+/// The ranges that a frame uses.
+#[derive(Clone, Default)]
+pub(super) struct FrameAllocations {
+    pub read: Vec<NamedRanges>,
+    pub written: Vec<NamedRanges>,
+}
+
+/// Buffers and images have the name of their first allocation here.
 pub(super) enum Command {
     CreateProcess(Reply<ProcessId>),
     DestroyProcess(ProcessId),
@@ -166,7 +181,7 @@ pub(super) enum Command {
     },
     Announce {
         device: DeviceId,
-        allocations: Vec<AllocationId>,
+        allocations: Vec<NamedRanges>,
     },
     Offer {
         device: DeviceId,

@@ -11,7 +11,7 @@ use crate::device::Point;
 use crate::report::Mode;
 use crate::sparse::Handle;
 
-use super::allocation::Allocation;
+use super::allocation::{Allocation, bytes_from};
 use super::books::{DeviceInner, Named};
 use super::buffer::{Buffer, BufferDesc, BufferMemory};
 use super::client::Client;
@@ -78,9 +78,11 @@ impl Device {
             BufferMemory::LocalOrSystem => AllocationSegments::LocalOrSystem,
             BufferMemory::System => AllocationSegments::System,
         };
-        let BufferDesc { size, usage, notify_eviction, .. } = desc;
+        let BufferDesc { size, range_bytes, usage, notify_eviction, .. } = desc;
         let most = report.limits.max_buffer_bytes / PAGE_SIZE_64K * PAGE_SIZE_64K;
-        let resource = NewResource::Buffer { bytes: checked("a buffer", size, most)?, usage };
+        let bytes = checked("a buffer", size, most)?;
+        let range_bytes = checked("a range of a buffer", range_bytes, u64::MAX)?;
+        let resource = NewResource::Buffer { bytes, range_bytes, usage };
         let (allocation, new) = self.create(CreateAllocation { resource, segments, notify_eviction })?;
         match new.raw {
             Handle::Buffer(raw) => Ok(Buffer::new(allocation, raw, new.address)),
@@ -115,7 +117,7 @@ impl Device {
     fn create(&self, desc: CreateAllocation) -> Result<(Allocation, NewAllocation), Error> {
         let device = self.0.new.device;
         let new = self.client().ask(|reply| Command::CreateAllocation { device, desc, reply })?;
-        Ok((Allocation::new(self.0.clone(), new.id, new.bytes), new))
+        Ok((Allocation::new(self.0.clone(), &new), new))
     }
 
     /// Adds buffers and images to the device's residency list, each as often as it is named (RES-02), and returns the point from which on
@@ -250,7 +252,7 @@ impl Device {
     ///
     /// As for [`begin_use`](Self::begin_use), or if the bytes do not lie in the buffer.
     pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<Point, Error> {
-        let name = buffer.part_on(&self.0, offset, bytes.len() as u64)?;
+        let name = buffer.ranges_on(&self.0, bytes_from(offset, bytes.len() as u64))?.resource;
         self.0.write(Named::Listed(vec![name]), name, offset, bytes)
     }
 
@@ -260,7 +262,7 @@ impl Device {
     ///
     /// As for [`write`](Self::write).
     pub fn read(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<Download, Error> {
-        let name = buffer.part_on(&self.0, offset, bytes)?;
+        let name = buffer.ranges_on(&self.0, bytes_from(offset, bytes))?.resource;
         self.0.read(Named::Listed(vec![name]), name, offset, bytes)
     }
 

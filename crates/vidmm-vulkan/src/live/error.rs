@@ -1,5 +1,7 @@
 //! The refusals of an adapter in real time.
 
+use std::ops::Range;
+
 use vidmm::{CreateError, MakeResidentError, MapError, OfferError, ReclaimError, StartAdapterError};
 
 use crate::error::VulkanError;
@@ -62,6 +64,14 @@ pub enum Error {
         /// The addresses of all of them together, in MiB.
         limit: u64,
     },
+    /// The process would have more buffers and images than the device can keep bound: each page of 64 KiB may be a mapping of its own.
+    #[error(
+        "the device keeps {limit} mappings of a process, and buffers and images would need more: destroy some before you create more"
+    )]
+    Mappings {
+        /// The most mappings, each of 64 KiB or more.
+        limit: usize,
+    },
     /// An allocation got no addresses of the manager.
     #[error(transparent)]
     Map(#[from] MapError),
@@ -115,13 +125,15 @@ pub enum Error {
     },
     /// A range is empty, or ends behind its buffer.
     #[error(
-        "{bytes} bytes at {offset} are no part of a buffer of {size} bytes: name one byte or more, and none behind its end"
+        "the bytes {} to {} are no part of {allocation}, which has {size}: name one byte or more, and none behind its end",
+        range.start,
+        range.end
     )]
     Range {
-        /// Where the range begins, in bytes.
-        offset: u64,
-        /// Its bytes.
-        bytes: u64,
+        /// The buffer.
+        allocation: NamedAllocation,
+        /// The bytes that were named.
+        range: Range<u64>,
         /// The bytes of the buffer.
         size: u64,
     },

@@ -1,14 +1,15 @@
 //! A frame: what a submission uses, brought in for it.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::device::Point;
 
-use super::allocation::Allocation;
+use super::allocation::{Allocation, bytes_from};
 use super::books::{DeviceInner, Named};
 use super::buffer::Buffer;
-use super::command::{Command, FrameAllocations, Submission};
+use super::command::{Command, FrameAllocations, NamedRanges, Submission};
 use super::error::Error;
 use super::uses::{Download, Use};
 
@@ -21,38 +22,69 @@ use super::uses::{Download, Use};
 #[derive(Clone)]
 pub struct Frame<'a> {
     device: &'a Arc<DeviceInner>,
-    read: Vec<&'a Allocation>,
-    written: Vec<&'a Allocation>,
+    named: FrameAllocations,
+    /// What a call has named that cannot be used.
+    refused: Option<Error>,
 }
 
 impl fmt::Debug for Frame<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Frame").field("read", &self.read).field("written", &self.written).finish_non_exhaustive()
+        let FrameAllocations { read, written } = &self.named;
+        f.debug_struct("Frame").field("read", read).field("written", written).finish_non_exhaustive()
     }
 }
 
 impl<'a> Frame<'a> {
     pub(super) fn new(device: &'a Arc<DeviceInner>) -> Self {
-        Self { device, read: Vec::new(), written: Vec::new() }
+        Self { device, named: FrameAllocations::default(), refused: None }
     }
 
     /// It uses a buffer or an image, and writes it, or may write it.
-    pub fn insert(mut self, allocation: &'a impl AsRef<Allocation>) -> Self {
-        self.written.push(allocation.as_ref());
-        self
+    pub fn insert(self, allocation: &'a impl AsRef<Allocation>) -> Self {
+        let ranges = allocation.as_ref().all_on(self.device);
+        self.with(ranges, |named| &mut named.written)
     }
 
     /// It uses a buffer or an image, and only reads it. Where it writes it all the same, what it wrote may be lost (RES-22).
-    pub fn insert_read(mut self, allocation: &'a impl AsRef<Allocation>) -> Self {
-        self.read.push(allocation.as_ref());
+    pub fn insert_read(self, allocation: &'a impl AsRef<Allocation>) -> Self {
+        let ranges = allocation.as_ref().all_on(self.device);
+        self.with(ranges, |named| &mut named.read)
+    }
+
+    /// It uses bytes of a buffer, and writes them, or may write them. The [ranges](super::BufferDesc::range_bytes) that they touch come in, and
+    /// no others. The call that submits the frame refuses bytes that do not lie in the buffer.
+    pub fn insert_range(self, buffer: &'a Buffer, bytes: Range<u64>) -> Self {
+        let ranges = buffer.ranges_on(self.device, bytes);
+        self.with(ranges, |named| &mut named.written)
+    }
+
+    /// It uses bytes of a buffer, and writes none of the ranges that they touch: what it wrote there may be lost (RES-22).
+    pub fn insert_read_range(self, buffer: &'a Buffer, bytes: Range<u64>) -> Self {
+        let ranges = buffer.ranges_on(self.device, bytes);
+        self.with(ranges, |named| &mut named.read)
+    }
+
+    fn with(
+        mut self,
+        ranges: Result<NamedRanges, Error>,
+        list: fn(&mut FrameAllocations) -> &mut Vec<NamedRanges>,
+    ) -> Self {
+        match ranges {
+            Ok(ranges) => list(&mut self.named).push(ranges),
+            Err(error) => _ = self.refused.get_or_insert(error),
+        }
         self
     }
 
+    fn names(&self) -> Result<FrameAllocations, Error> {
+        match &self.refused {
+            None => Ok(self.named.clone()),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
     fn named(&self) -> Result<Named, Error> {
-        let names = |allocations: &[&Allocation]| -> Result<Vec<_>, Error> {
-            allocations.iter().map(|allocation| allocation.name_on(self.device)).collect()
-        };
-        Ok(Named::Frame(FrameAllocations { read: names(&self.read)?, written: names(&self.written)? }))
+        self.names().map(Named::Frame)
     }
 
     /// Says that the device needs what this frame names soon, in the order of the calls of `insert` and `insert_read`, reads first. The
@@ -61,10 +93,10 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     ///
-    /// If the adapter is lost, or something is another device's.
+    /// If the adapter is lost, something is another device's, or bytes do not lie in their buffer.
     pub fn announce(&self) -> Result<(), Error> {
-        let names = |of: &[&Allocation]| of.iter().map(|of| of.name_on(self.device)).collect::<Result<Vec<_>, Error>>();
-        let allocations = [names(&self.read)?, names(&self.written)?].concat();
+        let FrameAllocations { read, written } = self.names()?;
+        let allocations = [read, written].concat();
         self.device.client().send(Command::Announce { device: self.device.new.device, allocations })
     }
 
@@ -74,7 +106,7 @@ impl<'a> Frame<'a> {
     /// # Errors
     ///
     /// [`Error::NoRoom`] if the frame does not fit, although all other frames gave way. Also if an allocation of the frame is offered, or of
-    /// another device. Nothing is submitted in case of an error.
+    /// another device, or if bytes do not lie in their buffer. Nothing is submitted in case of an error.
     ///
     /// # Safety
     ///
@@ -93,14 +125,14 @@ impl<'a> Frame<'a> {
         self.device.begin_use(self.named()?)
     }
 
-    /// Writes `bytes` to a buffer, from `offset` on, as [`Device::write`](super::Device::write) does.
+    /// Writes `bytes` to a buffer, from `offset` on, as [`Device::write`](super::Device::write) does. The frame uses these bytes too.
     ///
     /// # Errors
     ///
     /// As for [`submit`](Self::submit), or if the bytes do not lie in the buffer.
     pub fn write(&self, buffer: &'a Buffer, offset: u64, bytes: &[u8]) -> Result<Point, Error> {
-        let name = buffer.part_on(self.device, offset, bytes.len() as u64)?;
-        self.device.write(self.clone().insert(buffer).named()?, name, offset, bytes)
+        let named = self.clone().insert_range(buffer, bytes_from(offset, bytes.len() as u64)).named()?;
+        self.device.write(named, buffer.id(), offset, bytes)
     }
 
     /// Reads `bytes` bytes of a buffer, from `offset` on, as [`Device::read`](super::Device::read) does.
@@ -109,7 +141,7 @@ impl<'a> Frame<'a> {
     ///
     /// As for [`write`](Self::write).
     pub fn read(&self, buffer: &'a Buffer, offset: u64, bytes: u64) -> Result<Download, Error> {
-        let name = buffer.part_on(self.device, offset, bytes)?;
-        self.device.read(self.clone().insert_read(buffer).named()?, name, offset, bytes)
+        let named = self.clone().insert_read_range(buffer, bytes_from(offset, bytes)).named()?;
+        self.device.read(named, buffer.id(), offset, bytes)
     }
 }

@@ -1,23 +1,21 @@
 //! The part of a device's residency list that its frames have made resident.
 
-use std::collections::BTreeMap;
-
 use vidmm::policy::PolicyChoice;
 use vidmm::{
-    AllocationId, CreateMonitoredFenceDesc, DeviceId, EvictError, InvalidHandle, MemorySegmentGroup, MonitoredFenceId,
-    PagingQueueId, Shortage, TrimFlags, VidMm,
+    CreateMonitoredFenceDesc, DeviceId, EvictError, InvalidHandle, MemorySegmentGroup, MonitoredFenceId, PagingQueueId,
+    Shortage, TrimFlags, VidMm,
 };
 use vidmm_client::{BeginSubmissionError, Ladder, ManageFlags, Managed, ResidencyManager, ResidencySet};
 
+use super::command::{FrameAllocations, NamedRanges};
 use super::error::Error;
+use super::resources::{ResourceRecord, Resources};
 
 /// The list of a device's frames, which keeps itself.
 pub(super) struct FrameList {
     manager: ResidencyManager,
     /// The name of the queue of its uses: the numbers of the uses are the fence's values.
     uses: MonitoredFenceId,
-    /// With their bytes.
-    managed: BTreeMap<AllocationId, (Managed, u64)>,
     set: ResidencySet,
 }
 
@@ -34,26 +32,29 @@ impl FrameList {
         Ok(Self {
             manager: ResidencyManager::with_policy(device, queue, Ladder::Trim, policy),
             uses,
-            managed: BTreeMap::new(),
             set: ResidencySet::new(),
         })
     }
 
-    /// Makes buffers resident for a use, which is to be begun next: each with its bytes and whether frames alone write it.
+    /// Makes ranges resident for a use, which is to be begun next.
     pub fn bring_in(
         &mut self,
         vidmm: &mut VidMm,
-        read: impl IntoIterator<Item = FrameMember>,
-        written: impl IntoIterator<Item = FrameMember>,
+        resources: &mut Resources,
+        named: &FrameAllocations,
     ) -> Result<(), Error> {
         self.set.clear();
-        for member in read {
-            let managed = self.manage(member);
-            self.set.insert_read(managed);
-        }
-        for member in written {
-            let managed = self.manage(member);
-            self.set.insert(managed);
+        for (of, is_written) in [(&named.read, false), (&named.written, true)] {
+            for NamedRanges { resource, ranges } in of {
+                let Some(record) = resources.get_mut(*resource) else { continue };
+                self.manage(record);
+                for &managed in &record.managed[ranges.start as usize..ranges.end as usize] {
+                    match is_written {
+                        true => self.set.insert(managed),
+                        false => self.set.insert_read(managed),
+                    };
+                }
+            }
         }
         match self.manager.begin_submission(vidmm, self.uses, &mut self.set) {
             Ok(_) => Ok(()),
@@ -63,15 +64,20 @@ impl FrameList {
         }
     }
 
-    fn manage(&mut self, FrameMember { allocation, bytes, is_written_by_others }: FrameMember) -> Managed {
+    /// Takes up a resource with its first frame.
+    fn manage(&mut self, record: &mut ResourceRecord) {
+        if !record.managed.is_empty() {
+            return;
+        }
         let mut flags = ManageFlags::empty();
-        flags.set(ManageFlags::WRITTEN_BY_OTHERS, is_written_by_others);
-        self.managed.entry(allocation).or_insert_with(|| (self.manager.manage(allocation, bytes, flags), bytes)).0
+        flags.set(ManageFlags::WRITTEN_BY_OTHERS, record.was_listed);
+        let manage = |(number, &allocation)| self.manager.manage(allocation, record.range_size(number), flags);
+        record.managed = record.allocations.iter().enumerate().map(manage).collect();
     }
 
-    /// Uses that no frame announces may write an allocation from now on.
-    pub fn expect_other_writers(&mut self, allocation: AllocationId) {
-        if let Some(&(managed, _)) = self.managed.get(&allocation) {
+    /// Uses that no frame announces may write a resource from now on.
+    pub fn expect_other_writers(&mut self, record: &ResourceRecord) {
+        for &managed in &record.managed {
             // It is managed until it is forgotten here.
             let _ = self.manager.expect_other_writers(managed);
         }
@@ -87,29 +93,27 @@ impl FrameList {
         self.manager.fence_reached(self.uses, number);
     }
 
-    /// An allocation is destroyed.
-    pub fn forget(&mut self, allocation: AllocationId) {
-        if let Some((managed, _)) = self.managed.remove(&allocation) {
+    /// A resource is destroyed.
+    pub fn forget(&mut self, record: &ResourceRecord) {
+        for &managed in &record.managed {
             // It is managed until it is forgotten here.
             let _ = self.manager.forget(managed);
         }
     }
 
-    /// Answers a trim notification. Returns the bytes that leave: of what the application has on its own list too, as `is_listed` says,
-    /// nothing does.
+    /// Answers a trim notification. Returns the bytes that leave: of what the application has `listed` too nothing does.
     pub fn trim(
         &mut self,
         vidmm: &mut VidMm,
         mut flags: TrimFlags,
         group: Option<MemorySegmentGroup>,
         num_bytes_to_trim: u64,
-        is_listed: impl Fn(AllocationId) -> bool,
+        listed: &[(Managed, u64)],
     ) -> Result<u64, EvictError> {
         let mut leave = 0;
         loop {
-            let twice =
-                self.managed.iter().filter(|&(&id, &(managed, _))| self.manager.is_listed(managed) && is_listed(id));
-            let twice: Vec<(Managed, u64)> = twice.map(|(_, &managed)| managed).collect();
+            let twice = listed.iter().filter(|&&(managed, _)| self.manager.is_listed(managed));
+            let twice: Vec<(Managed, u64)> = twice.copied().collect();
             let evicted = self.manager.trim_notification(vidmm, flags, group, num_bytes_to_trim - leave)?;
             let given_up = twice.into_iter().filter(|&(managed, _)| !self.manager.is_listed(managed));
             let stay: u64 = given_up.map(|(_, bytes)| bytes).sum();
@@ -122,29 +126,17 @@ impl FrameList {
     }
 
     /// Whether frames have an allocation on the device's list.
-    pub fn has(&self, allocation: AllocationId) -> bool {
-        self.managed.get(&allocation).is_some_and(|&(managed, _)| self.manager.is_listed(managed))
+    pub fn has(&self, managed: Managed) -> bool {
+        self.manager.is_listed(managed)
     }
 
     /// Lets an allocation go.
-    pub fn release(&mut self, vidmm: &mut VidMm, allocation: AllocationId) -> Result<(), EvictError> {
-        match self.managed.get(&allocation) {
-            Some(&(managed, _)) => self.manager.release(vidmm, managed),
-            None => Ok(()),
-        }
+    pub fn release(&mut self, vidmm: &mut VidMm, managed: Managed) -> Result<(), EvictError> {
+        self.manager.release(vidmm, managed)
     }
 
     /// Gives up by the policy what a refusal misses of a memory. Returns whether there was anything.
     pub fn make_room(&mut self, vidmm: &mut VidMm, shortages: &[Shortage]) -> Result<bool, EvictError> {
         Ok(self.manager.make_room(vidmm, shortages)? > 0)
     }
-}
-
-/// A buffer that a frame uses.
-#[derive(Clone, Copy)]
-pub(super) struct FrameMember {
-    pub allocation: AllocationId,
-    pub bytes: u64,
-    /// Uses that no frame announces may write it.
-    pub is_written_by_others: bool,
 }

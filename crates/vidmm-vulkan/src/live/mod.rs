@@ -28,6 +28,7 @@ mod watcher;
 mod staging;
 mod paging;
 mod turns;
+mod resources;
 mod frame_list;
 mod objects;
 mod worker;

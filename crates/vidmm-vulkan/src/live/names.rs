@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vidmm::AllocationId;
@@ -14,20 +15,26 @@ pub struct NamedAllocation {
     pub id: AllocationId,
     /// The application's name.
     pub name: Option<Arc<str>>,
+    /// The bytes of a buffer, where the rest is not meant.
+    pub range: Option<Range<u64>>,
 }
 
 impl fmt::Display for NamedAllocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.name {
-            Some(name) => write!(f, "{} `{name}`", self.id),
-            None => fmt::Display::fmt(&self.id, f),
+        fmt::Display::fmt(&self.id, f)?;
+        if let Some(name) = &self.name {
+            write!(f, " `{name}`")?;
+        }
+        match &self.range {
+            Some(Range { start, end }) => write!(f, " (bytes {start} to {end})"),
+            None => Ok(()),
         }
     }
 }
 
 impl From<AllocationId> for NamedAllocation {
     fn from(id: AllocationId) -> Self {
-        Self { id, name: None }
+        Self { id, name: None, range: None }
     }
 }
 
@@ -41,7 +48,7 @@ impl Names {
     }
 
     pub fn of(&self, id: AllocationId) -> NamedAllocation {
-        NamedAllocation { id, name: self.all().get(&id).cloned() }
+        NamedAllocation { name: self.all().get(&id).cloned(), ..id.into() }
     }
 
     pub fn set(&self, id: AllocationId, name: Arc<str>) {

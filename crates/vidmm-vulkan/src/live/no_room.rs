@@ -38,11 +38,13 @@ impl fmt::Display for NeedsRoom {
 pub struct NoRoom {
     /// The call.
     pub call: NeedsRoom,
-    /// The number of named allocations.
+    /// The number of named buffers and images.
     pub allocations: usize,
-    /// The sum of the sizes in bytes.
+    /// The number of named ranges: more than that for buffers of several ranges.
+    pub ranges: usize,
+    /// The bytes of these ranges.
     pub bytes: u64,
-    /// The largest named allocation, and the size.
+    /// The buffer or image with the most of these bytes, from the first named range to the last, and the bytes.
     pub largest: (NamedAllocation, u64),
     /// The reason.
     pub reason: NoMemoryReason,
@@ -56,12 +58,16 @@ pub struct NoRoom {
 
 impl fmt::Display for NoRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { call, allocations, bytes, reason, num_bytes_to_trim, listed_bytes, .. } = self;
+        let Self { call, allocations, ranges, bytes, reason, num_bytes_to_trim, listed_bytes, .. } = self;
         let (largest, largest_bytes) = &self.largest;
         write!(f, "{call} has no room ({reason}) for {} in {allocations} allocations, ", Bytes(*bytes))?;
         write!(f, "the largest is {largest} of {}: ", Bytes(*largest_bytes))?;
         let alone = match call {
-            _ if *allocations < 2 => "create smaller buffers and images, or give the adapter more local memory",
+            _ if *ranges < 2 => "create smaller buffers and images, or give the adapter more local memory",
+            NeedsRoom::Frame { .. } if *allocations < 2 => "name fewer of its ranges at a time",
+            _ if *allocations < 2 => {
+                "name ranges of it in frames, create smaller buffers, or give the adapter more local memory"
+            }
             NeedsRoom::Frame { .. } => "submit the frame in parts",
             NeedsRoom::MakeResident => "make fewer resident at a time",
             NeedsRoom::Reclaim => "reclaim fewer at a time",
@@ -70,7 +76,7 @@ impl fmt::Display for NoRoom {
             Some((listed, of)) if *num_bytes_to_trim > 0 => {
                 write!(f, "evict at least {} of the {} ", Bytes(*num_bytes_to_trim), Bytes(*listed_bytes))?;
                 write!(f, "that are on the device's own list beside, such as {listed} of {}", Bytes(*of))?;
-                if *allocations > 1 {
+                if *allocations > 1 || *ranges > 1 && matches!(call, NeedsRoom::Frame { .. }) {
                     write!(f, ", or {alone}")?;
                 }
             }

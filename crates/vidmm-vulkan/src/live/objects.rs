@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use vidmm::contract::KmdProcessHandle;
-use vidmm::{AllocationId, ContextId, DeviceId, PagingQueueId, ProcessId};
+use vidmm::{ContextId, DeviceId, PagingQueueId, ProcessId};
 
 use crate::device::{Point, VulkanDevice};
 use crate::error::VulkanError;
 
 use super::command::OnTrim;
 use super::frame_list::FrameList;
+use super::resources::Resources;
 
 /// All objects.
 #[derive(Default)]
@@ -19,7 +20,7 @@ pub(super) struct Objects {
     pub processes: BTreeMap<ProcessId, ProcessRecord>,
     pub devices: BTreeMap<DeviceId, DeviceRecord>,
     pub queues: BTreeMap<PagingQueueId, DeviceId>,
-    pub allocations: BTreeMap<AllocationId, AllocationRecord>,
+    pub resources: Resources,
 }
 
 pub(super) struct ProcessRecord {
@@ -40,7 +41,8 @@ pub(super) struct DeviceRecord {
     pub requests: VecDeque<(u64, u64)>,
     /// Uses that were begun and have not ended.
     pub uses: Arc<AtomicUsize>,
-    pub allocations: usize,
+    /// Its buffers and images.
+    pub resources: usize,
     pub on_trim: Option<OnTrim>,
     /// From its first frame on.
     pub frames: Option<FrameList>,
@@ -59,24 +61,6 @@ impl DeviceRecord {
         }
         Ok(())
     }
-}
-
-pub(super) struct AllocationRecord {
-    pub device: DeviceId,
-    pub process: KmdProcessHandle,
-    /// The first page of its addresses.
-    pub first: u64,
-    pub bytes: u64,
-    /// The token of the application's commands before its eviction.
-    pub foreign: Option<u32>,
-    /// How often it is on the application's own list.
-    pub listed: u64,
-    /// The content may be lost.
-    pub is_offered: bool,
-    /// No handle is left.
-    pub is_dropped: bool,
-    /// It was on the application's own list: uses of that may write it.
-    pub was_listed: bool,
 }
 
 /// The points that the worker signals for a device. They are reached in their order, whatever the order of their reasons.

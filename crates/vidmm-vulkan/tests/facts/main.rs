@@ -15,11 +15,13 @@ mod frames;
 mod images;
 mod moving;
 mod random;
+mod ranges;
 mod refusals;
 mod system_memory;
 mod turns;
 mod vacating;
 
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -150,8 +152,13 @@ impl World {
 
     /// The step that checks all words of a buffer, and writes others.
     pub fn step(&self, buffer: &Buffer, expected: Option<u32>, next: Option<u32>) -> Step {
-        let count = (buffer.size() / 4) as u32;
-        Step { words: buffer.address(), wrong: self.wrong.address(), count, expected, next }
+        self.step_in(buffer, 0..buffer.size(), expected, next)
+    }
+
+    /// The same of a part of it, which has words of its own.
+    pub fn step_in(&self, buffer: &Buffer, bytes: Range<u64>, expected: Option<u32>, next: Option<u32>) -> Step {
+        let count = ((bytes.end - bytes.start) / 4) as u32;
+        Step { words: buffer.address() + bytes.start, wrong: self.wrong.address(), count, expected, next }
     }
 
     /// The memory of a resident buffer holds the words of a seed. This is not read through its addresses, which on lavapipe have

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ash::vk;
 use vidmm::{MakeResidentFlags, OfferPriority, ReclaimResult};
-use vidmm_vulkan::{Buffer, Error, LocalMemory, Validation};
+use vidmm_vulkan::{Buffer, BufferDesc, Error, LocalMemory, Validation};
 
 use crate::{MIB, World, words};
 
@@ -220,9 +220,10 @@ fn leave_nothing_behind(round_trips: u32) {
     world.is_clean();
 }
 
-/// Five buffers of 16 MiB, which frames have written, each with its number as the seed.
+/// Five buffers of 16 MiB in one range each, which frames have written, each with its number as the seed.
 fn fill_80_mib(world: &mut World) -> Vec<Buffer> {
-    let buffers: Vec<_> = (0..5).map(|_| world.buffer(16 * MIB)).collect();
+    let create = || world.device.create_buffer_with(BufferDesc { range_bytes: 16 * MIB, ..BufferDesc::new(16 * MIB) });
+    let buffers: Vec<_> = (0..5).map(|_| create().expect("there is memory")).collect();
     for (seed, buffer) in (0..).zip(&buffers) {
         world.run_frame(&[(buffer, None, Some(seed))]);
     }

@@ -1,7 +1,7 @@
 //! Random programs: frames, a list of the application's own, offers, releases and limits together. No word may change by itself.
 
 use vidmm::{EvictFlags, MakeResidentFlags, OfferPriority, ReclaimResult, policy::PolicyChoice};
-use vidmm_vulkan::{Buffer, Error, Options, Unbinding, Validation};
+use vidmm_vulkan::{Buffer, BufferDesc, Error, Options, Unbinding, Validation};
 
 use crate::{MIB, World, alone, open, options};
 
@@ -9,10 +9,10 @@ const BUFFERS: usize = 40;
 const STEPS: usize = 150;
 
 /// Numbers that follow from a seed (xorshift64).
-struct Draws(u64);
+pub struct Draws(pub u64);
 
 impl Draws {
-    fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -97,7 +97,9 @@ fn no_word_changes_by_itself_in_random_programs() {
         let Some((adapter, is_validated)) = open(options, Validation::On) else { return };
         let (mut world, mut draws) = (World::over(adapter, is_validated, alone), Draws(seed));
         let mut all = Vec::from_iter((0..BUFFERS).map(|at| {
-            let buffer = world.buffer([64 << 10, MIB, 2 * MIB][at % 3]);
+            let desc = BufferDesc::new([64 << 10, MIB, 2 * MIB][at % 3]);
+            let desc = BufferDesc { range_bytes: [64 << 10, 384 << 10, 2 * MIB][at % 5 % 3], ..desc };
+            let buffer = world.device.create_buffer_with(desc).expect("there is memory");
             Known { buffer, seed: None, listed: 0, is_offered: false }
         }));
         for number in 1..=STEPS as u32 {

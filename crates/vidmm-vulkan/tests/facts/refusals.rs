@@ -70,9 +70,9 @@ fn impossible_sizes_and_ranges_are_refused() {
     assert!(matches!(refused, Err(Error::NoRoom(_))), "{refused:?}");
     let buffer = world.buffer(MIB);
     world.make_resident(&[&buffer]);
-    for (offset, bytes) in [(0, 0), (MIB, 1), (1, MIB), (u64::MAX, 2)] {
+    for (offset, bytes, end) in [(0, 0, 0), (MIB, 1, MIB + 1), (1, MIB, MIB + 1), (u64::MAX, 2, u64::MAX)] {
         let refused = world.device.read(&buffer, offset, bytes).map(drop);
-        assert_eq!(refused, Err(Error::Range { offset, bytes, size: MIB }));
+        assert_eq!(refused, Err(Error::Range { allocation: buffer.named(), range: offset..end, size: MIB }));
     }
     let foreign = Point { semaphore: vk::Semaphore::null(), value: 1 };
     assert_eq!(world.adapter.wait(foreign, SHORT), Err(Error::ForeignPoint));

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use vidmm::AllocationResidencyStatus::{NotResident, ResidentInGpuMemory, ResidentInSharedMemory};
 use vidmm::MemorySegmentGroup;
-use vidmm_vulkan::{Buffer, BufferDesc, BufferMemory, EvictedPart};
+use vidmm_vulkan::{Buffer, BufferDesc, BufferMemory, EvictedPart, RecordEviction};
 
 use crate::{MIB, World};
 
 impl World {
     fn buffer_in(&self, memory: BufferMemory, size: u64) -> Buffer {
-        self.device.create_buffer_with(BufferDesc { memory, ..BufferDesc::new(size) }).expect("there is memory")
+        let desc = BufferDesc { memory, range_bytes: size, ..BufferDesc::new(size) };
+        self.device.create_buffer_with(desc).expect("there is memory")
     }
 
     fn usage_of(&self, group: MemorySegmentGroup) -> u64 {
@@ -120,7 +121,7 @@ impl World {
     }
 
     /// A buffer that its application fills with a pattern before it leaves system memory.
-    fn notified_buffer(&self, memory: BufferMemory, size: u64) -> (Buffer, Notified) {
+    fn notified_buffer(&self, memory: BufferMemory, size: u64, range_bytes: u64) -> (Buffer, Notified) {
         let (notified, device) = (Notified::default(), self.adapter.raw().clone());
         let told = notified.clone();
         let record = move |part: &EvictedPart| {
@@ -128,7 +129,8 @@ impl World {
             // SAFETY: the memory is there until the commands have ended, and the piece is inside of it.
             unsafe { device.cmd_fill_buffer(part.commands, part.memory, part.memory_offset, part.bytes, LEFT) };
         };
-        let desc = BufferDesc { memory, notify_eviction: Some(Box::new(record)), ..BufferDesc::new(size) };
+        let notify_eviction = Some(Box::new(record) as RecordEviction);
+        let desc = BufferDesc { memory, notify_eviction, range_bytes, ..BufferDesc::new(size) };
         (self.device.create_buffer_with(desc).expect("there is memory"), notified)
     }
 }
@@ -137,7 +139,7 @@ impl World {
 #[test]
 fn an_application_is_notified_before_a_buffer_leaves_system_memory() {
     let Some(mut world) = World::new(4 * MIB) else { return };
-    let (buffer, notified) = world.notified_buffer(BufferMemory::System, 6 * MIB);
+    let (buffer, notified) = world.notified_buffer(BufferMemory::System, 6 * MIB, 6 * MIB);
     world.make_resident(&[&buffer]);
     world.run(&buffer, None, Some(1));
     world.holds(&buffer, 1);
@@ -154,10 +156,60 @@ fn an_application_is_notified_before_a_buffer_leaves_system_memory() {
     world.is_clean();
 }
 
+/// Pieces are told by their offset in the buffer, and not in their range.
+#[test]
+fn an_application_is_notified_of_the_ranges_that_leave() {
+    let Some(world) = World::new(4 * MIB) else { return };
+    let (buffer, notified) = world.notified_buffer(BufferMemory::System, 6 * MIB, MIB);
+    let (other, of_other) = world.notified_buffer(BufferMemory::System, 2 * MIB, 192 << 10);
+    for _ in 0..2 {
+        drop(world.device.frame().insert_range(&buffer, 2 * MIB..4 * MIB).insert(&other).begin_use().expect("it fits"));
+        buffer.release().expect("the adapter works");
+        other.release().expect("the adapter works");
+        for (notified, expected) in [(&notified, 2 * MIB..4 * MIB), (&of_other, 0..2 * MIB)] {
+            let is_told = |_| {
+                sleep(Duration::from_millis(1));
+                let mut parts = notified.lock().expect("no test has failed there").clone();
+                parts.sort_unstable();
+                let end = parts.iter().try_fold(expected.start, |end, &(at, bytes)| (at == end).then(|| end + bytes));
+                end == Some(expected.end)
+            };
+            assert!((0..10_000).any(is_told), "{expected:?}: {notified:?}");
+            notified.lock().expect("no test has failed there").clear();
+        }
+    }
+    let read = world.device.frame().read(&buffer, 0, 6 * MIB).expect("it fits").wait().expect("it is read");
+    let is_left = |word: &[u8]| word == LEFT.to_ne_bytes();
+    let left = Vec::from_iter(read.chunks(4).map(is_left));
+    assert!(left.iter().enumerate().all(|(at, &is_left)| is_left == (2 * MIB..4 * MIB).contains(&(4 * at as u64))));
+    drop((buffer, other));
+    world.is_clean();
+}
+
+#[test]
+fn ranges_that_have_no_room_in_local_memory_are_used_in_system_memory() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let desc = BufferDesc { memory: BufferMemory::LocalOrSystem, range_bytes: MIB, ..BufferDesc::new(20 * MIB) };
+    let buffer = world.device.create_buffer_with(desc).expect("there is memory");
+    world.make_resident(&[&buffer]);
+    world.run(&buffer, None, Some(1));
+    assert_eq!(buffer.residency(), Ok(ResidentInSharedMemory));
+    let told = world.adapter.allocations().expect("the adapter answers").pop().expect("it exists");
+    // A page of the eighth range is the counter's.
+    assert_eq!((told.allocation, told.local_bytes), (buffer.named(), 7 * MIB));
+    assert_eq!(world.usage_of(MemorySegmentGroup::NonLocal), 13 * MIB);
+    world.holds(&buffer, 1);
+    world.evict(&[&buffer]);
+    world.run_frame(&[(&buffer, Some(1), Some(2))]);
+    world.run_frame(&[(&buffer, Some(2), None)]);
+    drop(buffer);
+    world.is_clean();
+}
+
 #[test]
 fn an_application_is_not_notified_of_a_buffer_that_leaves_local_memory() {
     let Some(mut world) = World::new(8 * MIB) else { return };
-    let (buffer, notified) = world.notified_buffer(BufferMemory::LocalOrSystem, 2 * MIB);
+    let (buffer, notified) = world.notified_buffer(BufferMemory::LocalOrSystem, 2 * MIB, 2 * MIB);
     world.make_resident(&[&buffer]);
     world.run(&buffer, None, Some(1));
     world.evict_for_certain(&buffer);

@@ -5,23 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
-use vidmm::contract::{AllocationFlags, AllocationFlags2};
-use vidmm::{
-    AllocationId, DestroyFlags, DeviceId, MapGpuVirtualAddress, OfferFlags, PAGE_SIZE, PAGE_SIZE_64K, ProcessId,
-};
-use vidmm_runtime::{AllocationSegments, Placement};
-use vidmm_soft::AllocationPrivateData;
+use vidmm::{AllocationId, DestroyFlags, DeviceId, OfferFlags, ProcessId};
 
 use crate::device::Point;
 use crate::error::VulkanError;
-use crate::sparse::SparseResource;
 
-use super::super::command::{
-    Command, CreateAllocation, FrameAllocations, NewAllocation, NewDevice, NewResource, OnTrim, Turn,
-};
+use super::super::command::{Command, FrameAllocations, NewDevice, OnTrim, Turn};
 use super::super::error::Error;
-use super::super::frame_list::{FrameList, FrameMember};
-use super::super::objects::{AllocationRecord, DeviceRecord, ProcessRecord, Ready};
+use super::super::objects::{DeviceRecord, ProcessRecord, Ready};
+use super::super::resources::ResourceRecord;
 use super::Worker;
 
 impl Worker {
@@ -48,35 +40,31 @@ impl Worker {
             Command::CreateAllocation { device, desc, reply } => {
                 // Allocations that were dropped before and are unused give their addresses and backing store back first.
                 self.pump()?;
-                let _ = reply.send(self.create_allocation(device, desc));
+                let created = self.create_allocation(device, desc)?;
+                let _ = reply.send(created);
             }
-            Command::DestroyAllocation(allocation) => {
-                if let Some(frames) = self.frames_of(allocation) {
-                    frames.forget(allocation);
-                }
-                self.objects.allocations.entry(allocation).and_modify(|record| record.is_dropped = true);
-                // The worker alone destroys allocations, each once.
-                let _ = self.vidmm.destroy_allocation(&mut self.host, allocation, DestroyFlags::SYNCHRONOUS_DESTROY);
-            }
+            Command::DestroyAllocation(allocation) => self.destroy(allocation, DestroyFlags::empty()),
             Command::MakeResident { device, allocations, flags, ready, reply } => {
                 let made = self.make_resident(device, &allocations, flags, ready)?;
                 let _ = reply.send(made);
             }
             Command::Evict { device, allocations, flags } => {
                 // The application's own list was looked at before.
-                self.vidmm.evict(device, &allocations, flags).map_err(|error| Error::Lost(error.to_string()))?;
+                let all = self.objects.resources.allocations(&allocations);
+                self.vidmm.evict(device, &all, flags).map_err(|error| Error::Lost(error.to_string()))?;
                 for allocation in allocations {
-                    self.objects.allocations.entry(allocation).and_modify(|record| record.listed -= 1);
+                    self.change(allocation, |record| record.listed -= 1);
                 }
             }
             Command::Announce { device, allocations } => {
                 // A device in error lists nothing any more, and what the application names lives.
-                let _ = self.vidmm.announce(device, &allocations);
+                let _ = self.vidmm.announce(device, &self.objects.resources.of_ranges(&allocations));
             }
             Command::Offer { device, allocations, priority, reply } => {
-                let offered = self.vidmm.offer_allocations(device, &allocations, priority, OfferFlags::empty());
-                for allocation in allocations.iter().filter(|_| offered.is_ok()) {
-                    self.objects.allocations.entry(*allocation).and_modify(|record| record.is_offered = true);
+                let all = self.objects.resources.allocations(&allocations);
+                let offered = self.vidmm.offer_allocations(device, &all, priority, OfferFlags::empty());
+                for &allocation in allocations.iter().filter(|_| offered.is_ok()) {
+                    self.change(allocation, |record| record.is_offered = true);
                 }
                 let _ = reply.send(offered.map_err(Error::from));
             }
@@ -99,8 +87,7 @@ impl Worker {
                 let _ = reply.send(info.map_err(|error| Error::Lost(error.to_string())));
             }
             Command::Residency { allocation, reply } => {
-                let status = self.vidmm.query_allocation_residency(allocation);
-                let _ = reply.send(status.map_err(|error| Error::Lost(error.to_string())));
+                let _ = reply.send(self.residency(allocation).map(|(residency, _)| residency));
             }
             Command::RestrictLocalMemory(bytes) => self.restrict_local_memory(bytes),
             Command::PinLocalMemory { bytes, reply } => {
@@ -167,7 +154,7 @@ impl Worker {
             done,
             requests: VecDeque::new(),
             uses,
-            allocations: 0,
+            resources: 0,
             on_trim: None,
             frames: None,
             frame_count: 0,
@@ -181,101 +168,9 @@ impl Worker {
         Ok(NewDevice { device, ready, done })
     }
 
-    fn create_allocation(&mut self, device: DeviceId, desc: CreateAllocation) -> Result<NewAllocation, Error> {
-        let CreateAllocation { resource, segments, notify_eviction } = desc;
-        let resource = match resource {
-            NewResource::Buffer { bytes, usage } => SparseResource::for_application(&self.device, bytes, usage)?,
-            NewResource::Image(desc) => desc.create(&self.device)?,
-        };
-        let foreign = notify_eviction.map(|record| self.paging.memory().borrow_mut().foreign().insert(record));
-        let created = self.create_for(device, resource, segments, foreign);
-        created.inspect_err(|_| self.forget_foreign(foreign))
-    }
-
-    /// No paging names an application's commands any more.
-    pub(super) fn forget_foreign(&self, foreign: Option<u32>) {
-        if let Some(token) = foreign {
-            self.paging.memory().borrow_mut().foreign().remove(token);
-        }
-    }
-
-    fn create_for(
-        &mut self,
-        device: DeviceId,
-        resource: SparseResource,
-        segments: AllocationSegments,
-        foreign: Option<u32>,
-    ) -> Result<NewAllocation, Error> {
-        let bytes = resource.bytes().next_multiple_of(PAGE_SIZE_64K);
-        let mut flags2 = AllocationFlags2::empty();
-        flags2.set(AllocationFlags2::NOTIFY_EVICTION, foreign.is_some());
-        let data = AllocationPrivateData {
-            size: bytes,
-            allocation_priority: 0,
-            flags: AllocationFlags::empty(),
-            flags2,
-            segments,
-            surface: None,
-            foreign,
-            placement: Placement::default(),
-        };
-        let gone = || Error::Lost("a device has no record".to_owned());
-        let record = self.objects.devices.get(&device).ok_or_else(gone)?;
-        let (queue, process) = (record.queue, record.process);
-        let process = self.objects.processes.get(&process).ok_or_else(gone)?.handle;
-        let (raw, address) = (resource.raw(), resource.address);
-        let data = data.to_bytes();
-        let allocation = match self.vidmm.create_allocation(&mut self.kmd, &mut self.host, device, &data) {
-            Ok(allocation) => allocation,
-            Err(error) => {
-                resource.destroy_unused();
-                return Err(error.into());
-            }
-        };
-        let desc = MapGpuVirtualAddress::whole(allocation);
-        let mapped = self.vidmm.map_gpu_virtual_address(&mut self.host, queue, &desc).map_err(Error::from);
-        let reserved = mapped.and_then(|mapped| {
-            let first = mapped.virtual_address.0 / PAGE_SIZE;
-            let mut memory = self.paging.memory().borrow_mut();
-            memory.reserve(process, first, bytes / PAGE_SIZE, resource).map_err(|error| match error {
-                VulkanError::OutOfAddresses { limit } => Error::Addresses { limit },
-                error => error.into(),
-            })?;
-            Ok(first)
-        });
-        match reserved {
-            Ok(first) => {
-                self.objects.allocations.insert(
-                    allocation,
-                    AllocationRecord {
-                        device,
-                        process,
-                        first,
-                        bytes,
-                        foreign,
-                        listed: 0,
-                        is_offered: false,
-                        is_dropped: false,
-                        was_listed: false,
-                    },
-                );
-                if let Some(record) = self.objects.devices.get_mut(&device) {
-                    record.allocations += 1;
-                }
-                Ok(NewAllocation { id: allocation, bytes, raw, address })
-            }
-            Err(error) => {
-                // It was just created.
-                let _ = self.vidmm.destroy_allocation(&mut self.host, allocation, DestroyFlags::empty());
-                Err(error)
-            }
-        }
-    }
-
-    /// The list of the frames of an allocation's device.
-    pub(super) fn frames_of(&mut self, allocation: AllocationId) -> Option<&mut FrameList> {
-        let device = self.objects.allocations.get(&allocation)?.device;
-        self.objects.devices.get_mut(&device)?.frames.as_mut()
+    /// Changes the record of a buffer or an image.
+    pub(super) fn change(&mut self, resource: AllocationId, change: impl FnOnce(&mut ResourceRecord)) {
+        self.objects.resources.get_mut(resource).map(change);
     }
 
     /// Brings in what a frame names.
@@ -283,13 +178,7 @@ impl Worker {
         let Self { objects, vidmm, .. } = self;
         let frames = objects.devices.get_mut(&device).and_then(|record| record.frames.as_mut());
         let Some(frames) = frames else { return Ok(()) };
-        let known = &objects.allocations;
-        let member = |&allocation| {
-            let &AllocationRecord { bytes, was_listed, .. } = known.get(&allocation)?;
-            Some(FrameMember { allocation, bytes, is_written_by_others: was_listed })
-        };
-        let [read, written] = [&allocations.read, &allocations.written].map(|names| names.iter().filter_map(member));
-        frames.bring_in(vidmm, read, written)
+        frames.bring_in(vidmm, &mut objects.resources, allocations)
     }
 
     /// Begins a use. Returns its number, unless the device is gone.

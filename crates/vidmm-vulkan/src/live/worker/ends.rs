@@ -2,33 +2,58 @@
 
 use std::sync::atomic::Ordering;
 
-use vidmm::{AllocationId, DeviceId, ProcessId};
+use vidmm::{AllocationId, DestroyFlags, DeviceId, GpuVirtualAddress, PAGE_SIZE, ProcessId};
 
 use super::super::error::Error;
-use super::super::objects::{AllocationRecord, DeviceRecord, ProcessRecord};
+use super::super::objects::{DeviceRecord, ProcessRecord};
+use super::super::resources::ResourceRecord;
 use super::{Retired, Worker};
 
 impl Worker {
-    /// An allocation is gone, and so is its buffer once nothing that was submitted names it.
-    pub(super) fn bury(&mut self, allocation: AllocationId) -> Result<(), Error> {
-        let Some(AllocationRecord { device, process, first, foreign, .. }) =
-            self.objects.allocations.remove(&allocation)
-        else {
-            return Ok(());
-        };
-        self.forget_foreign(foreign);
-        let buffer = self.paging.memory().borrow_mut().space(process).take_chunk(first);
-        self.graveyard.extend(buffer.map(|buffer| (self.device.submitted(), Retired::Resource(buffer))));
-        if let Some(record) = self.objects.devices.get_mut(&device) {
-            record.allocations -= 1;
+    /// The application drops a buffer or an image.
+    pub(super) fn destroy(&mut self, resource: AllocationId, flags: DestroyFlags) {
+        let Self { objects, vidmm, host, .. } = self;
+        let Some(record) = objects.resources.get_mut(resource) else { return };
+        record.is_dropped = true;
+        if let Some(frames) = objects.devices.get_mut(&record.device).and_then(|device| device.frames.as_mut()) {
+            frames.forget(record);
         }
-        self.close_device(device)
+        for &allocation in &record.allocations {
+            // The worker alone destroys allocations, each once.
+            let _ = vidmm.destroy_allocation(host, allocation, flags | DestroyFlags::SYNCHRONOUS_DESTROY);
+        }
+    }
+
+    /// An allocation is gone. With the last of a resource the Vulkan object goes too, once nothing that was submitted names it.
+    pub(super) fn bury(&mut self, allocation: AllocationId) -> Result<(), Error> {
+        let Some(record) = self.objects.resources.forget(allocation) else { return Ok(()) };
+        self.end_resource(&record);
+        if let Some(device) = self.objects.devices.get_mut(&record.device) {
+            device.resources -= 1;
+        }
+        self.close_device(record.device)
+    }
+
+    /// A resource has no allocations: its addresses are free, and the Vulkan object once nothing that was submitted names it.
+    pub(super) fn end_resource(&mut self, record: &ResourceRecord) {
+        let &ResourceRecord { device, process, first, bytes, foreign, .. } = record;
+        let mut memory = self.paging.memory().borrow_mut();
+        if let Some(token) = foreign {
+            memory.foreign().remove(token);
+        }
+        let object = memory.space(process).take_chunk(first);
+        self.graveyard.extend(object.map(|object| (self.device.submitted(), Retired::Resource(object))));
+        if let Some(device) = self.objects.devices.get(&device) {
+            let base = GpuVirtualAddress(first * PAGE_SIZE);
+            // The worker alone reserves addresses, and nothing is mapped there any more.
+            let _ = self.vidmm.free_gpu_virtual_address(&mut self.host, device.process, base, bytes);
+        }
     }
 
     /// Destroys a device, if nobody has a handle to it, a buffer of it or a use of it any more.
     pub(super) fn close_device(&mut self, device: DeviceId) -> Result<(), Error> {
         let is_over = |record: &DeviceRecord| {
-            record.is_closing && record.allocations == 0 && record.uses.load(Ordering::Relaxed) == 0
+            record.is_closing && record.resources == 0 && record.uses.load(Ordering::Relaxed) == 0
         };
         if !self.objects.devices.get(&device).is_some_and(is_over) {
             return Ok(());

@@ -31,9 +31,10 @@ use super::client::Status;
 use super::command::{Command, Trim, Turn};
 use super::error::Error;
 use super::names::Names;
-use super::objects::{AllocationRecord, Objects};
+use super::objects::Objects;
 use super::options::{Checked, manager_options};
 use super::paging::Paging;
+use super::resources::ResourceRecord;
 use super::staging::Staging;
 use super::turns::{After, Begun, End, Turns};
 use super::watcher::Watcher;
@@ -251,9 +252,8 @@ impl Worker {
                 let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(()) };
                 let trimmed = match &mut record.frames {
                     Some(frames) => {
-                        let known = &self.objects.allocations;
-                        let is_listed = |id| known.get(&id).is_some_and(|record| record.listed > 0);
-                        frames.trim(&mut self.vidmm, flags, group, num_bytes_to_trim, is_listed)
+                        let listed = self.objects.resources.listed_and_managed(device);
+                        frames.trim(&mut self.vidmm, flags, group, num_bytes_to_trim, &listed)
                     }
                     None => Ok(0),
                 };
@@ -385,7 +385,7 @@ impl Worker {
         done: Point,
     ) -> Result<(), Error> {
         let not_there = || Error::Lost(format!("{buffer} is resident and has no memory"));
-        let &AllocationRecord { process, first, .. } = self.objects.allocations.get(&buffer).ok_or_else(not_there)?;
+        let &ResourceRecord { process, first, .. } = self.objects.resources.get(buffer).ok_or_else(not_there)?;
         let mut memory = self.paging.memory().borrow_mut();
         let copied = memory.copy_mapped(process, first * PAGE_SIZE + offset, bytes, block, is_write)?;
         if copied < bytes {

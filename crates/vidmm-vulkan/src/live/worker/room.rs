@@ -1,18 +1,19 @@
 //! Calls that need room: frames give up allocations, and a refusal tells the caller's remedies.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::{
     AllocationId, CreateError, DeviceId, MakeResidentError, MakeResidentFlags, NoMemoryReason, ReclaimError,
     ReclaimResult, Reclaimed, Residency, Shortage,
 };
 
-use super::super::command::{FrameAllocations, Turn};
+use super::super::command::{FrameAllocations, NamedRanges, Turn};
 use super::super::error::Error;
 use super::super::frame_list::FrameList;
 use super::super::no_room::{NeedsRoom, NoRoom};
-use super::super::objects::{AllocationRecord, DeviceRecord};
+use super::super::objects::DeviceRecord;
+use super::super::resources::ResourceRecord;
 use super::Worker;
 
 impl Worker {
@@ -24,17 +25,19 @@ impl Worker {
         flags: MakeResidentFlags,
         ready: u64,
     ) -> Result<Result<(), Error>, Error> {
+        let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(())) };
         for &allocation in allocations {
-            self.objects.allocations.entry(allocation).and_modify(|record| record.was_listed = true);
-            if let Some(frames) = self.frames_of(allocation) {
-                frames.expect_other_writers(allocation);
+            let Some(resource) = self.objects.resources.get_mut(allocation) else { continue };
+            resource.was_listed = true;
+            if let Some(frames) = &mut record.frames {
+                frames.expect_other_writers(resource);
             }
         }
-        let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(())) };
+        let all = self.objects.resources.allocations(allocations);
         record.ready.expect(ready);
         let queue = record.queue;
         let answer = loop {
-            let answer = self.vidmm.make_resident(queue, allocations, flags);
+            let answer = self.vidmm.make_resident(queue, &all, flags);
             match &answer {
                 Err(MakeResidentError::NoMemory { reason, shortages, .. })
                     if self.make_room(device, *reason, shortages)? => {}
@@ -43,7 +46,7 @@ impl Worker {
         };
         if answer.is_ok() {
             for &allocation in allocations {
-                self.objects.allocations.entry(allocation).and_modify(|record| record.listed += 1);
+                self.change(allocation, |record| record.listed += 1);
             }
         }
         let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(())) };
@@ -56,7 +59,8 @@ impl Worker {
         }
         Ok(answer.map(drop).map_err(|error| match error {
             MakeResidentError::NoMemory { reason, num_bytes_to_trim, .. } => {
-                self.no_room(device, NeedsRoom::MakeResident, allocations, reason, num_bytes_to_trim)
+                let named = self.objects.resources.whole(allocations);
+                self.no_room(device, NeedsRoom::MakeResident, &named, reason, num_bytes_to_trim)
             }
             error => error.into(),
         }))
@@ -93,8 +97,9 @@ impl Worker {
         let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(Vec::new())) };
         record.ready.expect(ready);
         let queue = record.queue;
+        let all = self.objects.resources.allocations(allocations);
         let answer = loop {
-            let answer = self.vidmm.reclaim_allocations(&mut self.host, queue, allocations);
+            let answer = self.vidmm.reclaim_allocations(&mut self.host, queue, &all);
             match &answer {
                 // Other devices are no reason: the list would not fit alone.
                 Err(ReclaimError::NoMemory { shortages, .. })
@@ -102,8 +107,8 @@ impl Worker {
                 _ => break answer,
             }
         };
-        for allocation in allocations.iter().filter(|_| answer.is_ok()) {
-            self.objects.allocations.entry(*allocation).and_modify(|record| record.is_offered = false);
+        for &allocation in allocations.iter().filter(|_| answer.is_ok()) {
+            self.change(allocation, |record| record.is_offered = false);
         }
         let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(Vec::new())) };
         match answer {
@@ -112,10 +117,11 @@ impl Worker {
             }
             _ => record.ready.come(&self.device, ready)?,
         }
-        Ok(answer.map(|reclaimed| reclaimed.results).map_err(|error| match error {
+        Ok(answer.map(|reclaimed| self.of_each(allocations, &reclaimed.results)).map_err(|error| match error {
             ReclaimError::NoMemory { num_bytes_to_trim, shortages } => {
                 let reason = shortages.first().map_or(NoMemoryReason::DoesNotFit, |shortage| shortage.reason);
-                self.no_room(device, NeedsRoom::Reclaim, allocations, reason, num_bytes_to_trim)
+                let named = self.objects.resources.whole(allocations);
+                self.no_room(device, NeedsRoom::Reclaim, &named, reason, num_bytes_to_trim)
             }
             error => error.into(),
         }))
@@ -145,7 +151,7 @@ impl Worker {
                 Error::MakeResident(MakeResidentError::NoMemory { reason, ref shortages, .. })
                     if self.make_room(device, reason, shortages)? => {}
                 Error::MakeResident(MakeResidentError::NoMemory { reason, num_bytes_to_trim, .. }) => {
-                    let named = Vec::from_iter(allocations.read.iter().chain(&allocations.written).copied());
+                    let named = [&allocations.read[..], &allocations.written].concat();
                     return Ok(Err(self.no_room(device, frame, &named, reason, num_bytes_to_trim)));
                 }
                 Error::Lost(reason) => return Err(Error::Lost(reason)),
@@ -161,33 +167,49 @@ impl Worker {
         Ok(Ok(()))
     }
 
+    /// The state of the content of each resource, by the states of its ranges: lost if that of one is.
+    fn of_each(&self, resources: &[AllocationId], results: &[ReclaimResult]) -> Vec<ReclaimResult> {
+        let mut rest = results.iter().copied();
+        let known = resources.iter().filter_map(|&resource| self.objects.resources.get(resource));
+        let worst = |of: &mut dyn Iterator<Item = ReclaimResult>| of.max_by_key(|&result| result as u32);
+        known.filter_map(|record| worst(&mut rest.by_ref().take(record.allocations.len()))).collect()
+    }
+
     /// The refusal of a call, after frames have given up all they can.
     fn no_room(
         &self,
         device: DeviceId,
         call: NeedsRoom,
-        named: &[AllocationId],
+        named: &[NamedRanges],
         reason: NoMemoryReason,
         num_bytes_to_trim: u64,
     ) -> Error {
-        let named = BTreeSet::from_iter(named);
-        let known = &self.objects.allocations;
-        let listed = |(id, record): &(&AllocationId, &AllocationRecord)| {
-            record.device == device && record.listed > 0 && !record.is_offered && !named.contains(id)
+        let known = &self.objects.resources;
+        let mut numbers: BTreeMap<AllocationId, BTreeSet<usize>> = BTreeMap::new();
+        for NamedRanges { resource, ranges } in named {
+            numbers.entry(*resource).or_default().extend(ranges.start as usize..ranges.end as usize);
+        }
+        let listed = |(id, record): &(AllocationId, &ResourceRecord)| {
+            record.device == device && record.listed > 0 && !record.is_offered && !numbers.contains_key(id)
         };
-        let of_call = named.iter().filter_map(|&&id| Some((id, known.get(&id)?.bytes)));
-        let of_list = known.iter().filter(listed).map(|(&id, record)| (id, record.bytes));
+        let of_call = numbers.iter().filter_map(|(&id, numbers)| {
+            let record = known.get(id)?;
+            Some((id, numbers.iter().map(|&number| record.range_size(number)).sum()))
+        });
+        let of_list = known.all().filter(listed).map(|(id, record)| (id, record.bytes));
         let named_with_bytes = |(id, bytes)| (self.names.of(id), bytes);
         let largest = of_call.clone().max_by_key(|&(id, bytes)| (bytes, Reverse(id)));
-        let Some(largest) = largest.map(named_with_bytes) else {
+        let Some((mut largest, of_largest)) = largest.map(named_with_bytes) else {
             return Error::Lost(format!("{call} names nothing, and has no room"));
         };
+        largest.range = known.get(largest.id).and_then(|record| record.around(&numbers[&largest.id]));
         let listed_bytes = of_list.clone().map(|(_, bytes)| bytes).sum();
         Error::NoRoom(Box::new(NoRoom {
             call,
-            allocations: named.len(),
+            allocations: numbers.len(),
+            ranges: numbers.values().map(BTreeSet::len).sum(),
             bytes: of_call.map(|(_, bytes)| bytes).sum(),
-            largest,
+            largest: (largest, of_largest),
             reason,
             num_bytes_to_trim: if num_bytes_to_trim <= listed_bytes { num_bytes_to_trim } else { 0 },
             listed_bytes,

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use vidmm::{AllocationId, AllocationResidencyStatus, EvictFlags, MakeResidentFlags, PAGE_SIZE};
+use vidmm::{AllocationId, AllocationResidencyStatus, DeviceId, EvictFlags, MakeResidentFlags, PAGE_SIZE};
+use vidmm_client::Managed;
 use vidmm_soft::LOCAL_SEGMENT;
 
 use super::super::error::Error;
-use super::super::objects::AllocationRecord;
+use super::super::resources::ResourceRecord;
 use super::Worker;
 use crate::segment::PAGES_PER_BLOCK;
 
@@ -36,9 +37,21 @@ pub(super) struct Vacating {
 #[derive(Default)]
 struct Occupied {
     bytes: u64,
-    allocations: Vec<AllocationId>,
+    allocations: Vec<Movable>,
     /// An allocation is offered, and leaves when memory is wanted.
     has_offers: bool,
+}
+
+/// An allocation in a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Movable {
+    allocation: AllocationId,
+    /// The name for frames.
+    managed: Option<Managed>,
+    device: DeviceId,
+    bytes: u64,
+    /// How often the application's own list has it.
+    listed: u64,
 }
 
 impl Worker {
@@ -65,20 +78,19 @@ impl Worker {
         }
         let emptiest = blocks.into_values().filter(|block| !block.has_offers).min_by_key(|block| block.bytes);
         let (started, mut left, mut listed) = (Instant::now(), BYTES_MOST, Vec::new());
-        for allocation in emptiest.map_or_else(Vec::new, |block| block.allocations) {
-            let Some(record) = self.objects.allocations.get(&allocation) else { continue };
-            let (device, bytes) = (record.device, record.bytes);
+        for Movable { allocation, managed, device, bytes, listed: count } in
+            emptiest.map_or_else(Vec::new, |block| block.allocations)
+        {
             if bytes > left || started.elapsed() >= TIME_MOST {
                 break;
             }
-            let counts = vec![allocation; record.listed as usize];
+            let counts = vec![allocation; count as usize];
             if !counts.is_empty() {
-                // The application's own list has the allocation so often.
                 let evicted = self.vidmm.evict(device, &counts, EvictFlags::empty());
                 evicted.map_err(|error| Error::Lost(error.to_string()))?;
                 listed.push((device, counts));
             } else {
-                self.release(allocation, 0)?;
+                self.let_go(device, allocation, managed, 0)?;
             }
             left -= bytes;
         }
@@ -101,19 +113,21 @@ impl Worker {
     fn occupied_blocks(&self) -> BTreeMap<u64, Occupied> {
         let mut memory = self.paging.memory().borrow_mut();
         let mut blocks: BTreeMap<u64, Occupied> = BTreeMap::new();
-        for (&allocation, record) in &self.objects.allocations {
+        for (allocation, record, number) in self.objects.resources.all_ranges() {
             let residency = self.vidmm.query_allocation_residency(allocation);
             if residency != Ok(AllocationResidencyStatus::ResidentInGpuMemory) {
                 continue;
             }
-            let &AllocationRecord { process, first, bytes, is_offered, .. } = record;
-            for part in memory.space(process).parts(first..first + bytes / PAGE_SIZE) {
+            let &ResourceRecord { device, process, listed, is_offered, .. } = record;
+            let (managed, bytes) = (record.managed.get(number).copied(), record.range_size(number));
+            let movable = Movable { allocation, managed, device, bytes, listed };
+            for part in memory.space(process).parts(record.pages(number)) {
                 let Some(target) = part.target.filter(|target| target.segment == LOCAL_SEGMENT) else { continue };
                 let block = blocks.entry(target.page / PAGES_PER_BLOCK).or_default();
                 block.bytes += (part.pages.end - part.pages.start) * PAGE_SIZE;
                 block.has_offers |= is_offered;
-                if block.allocations.last() != Some(&allocation) {
-                    block.allocations.push(allocation);
+                if block.allocations.last() != Some(&movable) {
+                    block.allocations.push(movable);
                 }
             }
         }
