@@ -8,10 +8,7 @@ use std::{
     process::ExitCode,
 };
 
-use vidmm::{
-    SegmentId,
-    policy::{Candidates, Parameter, Policy, PolicyKind, Recency, Subject},
-};
+use vidmm::policy::{Candidates, Parameter, Policy, PolicyKind, Recency, Subject};
 use vidmm_cli::ModelGpu;
 
 /// The name, and a parameter for `--policy mru:keep=2`.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use vidmm::SegmentId;
-use vidmm::policy::{Candidates, Policy, PolicyChoice, PolicyKind, Subject};
+use vidmm::policy::{Policy, PolicyChoice, PolicyKind, Subject};
 use vidmm_ddi::load_policy;
 use vidmm_replay::{PAGE, PlayOptions, Played, References, Trace, Use, play, play_watched, study_watched, suite};
 use vidmm_sim::policies::{find, register, take_reports};
