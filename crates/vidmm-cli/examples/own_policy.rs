@@ -8,10 +8,7 @@ use std::{
     process::ExitCode,
 };
 
-use vidmm::{
-    SegmentId,
-    policy::{Candidates, Parameter, Policy, PolicyKind, Recency, Subject},
-};
+use vidmm::policy::{Candidates, Parameter, Policy, PolicyKind, Recency, Subject};
 use vidmm_cli::ModelGpu;
 
 /// The name, and a parameter for `--policy mru:keep=2`.
@@ -53,8 +50,6 @@ impl Policy for Mru {
         self.used_at.insert((time, subject.slot));
     }
 
-    fn brought_in(&mut self, _subject: Subject, _memory: SegmentId) {}
-
     fn released(&mut self, subject: Subject, last_use: u64) {
         self.recency.released(subject, last_use);
     }
@@ -70,8 +65,6 @@ impl Policy for Mru {
         let spared = candidates_by_age.nth(self.keep);
         spared.unwrap_or_else(|| candidates.first_from(0).expect("there is a candidate").slot)
     }
-
-    fn left(&mut self, _subject: Subject, _memory: SegmentId) {}
 
     fn gone(&mut self, subject: Subject) {
         self.forget(subject.slot);

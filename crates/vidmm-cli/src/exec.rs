@@ -1,4 +1,4 @@
-//! `vidmm exec --kmt`: a program whose user-mode driver calls D3DKMT, on the manager.
+//! `vidmm exec`: an unmodified program, whose user-mode driver calls D3DKMT, or which uses Vulkan.
 
 use std::{
     collections::BTreeMap,
@@ -16,6 +16,7 @@ use vidmm_kmt::{Fault, Finding, Neighbour, Played, SETTINGS_VARIABLE, Settings, 
 use vidmm_trace::{ByteSize, LogHeader, LogWriter};
 
 use crate::{
+    layer,
     report::unless_closed,
     style::{BAD, GOOD, counted},
 };
@@ -26,50 +27,57 @@ const LIBRARY: &str = "libvidmm_kmt.so";
 /// The first bytes of a log of calls.
 const LOG_BEGIN: &[u8] = b"{\"vidmm_calls\"";
 
-/// Run a program whose user-mode driver calls D3DKMT, and judge each call
+/// Run an unmodified program: on the manager instead of a GPU, or under a layer that watches Vulkan
 ///
-/// The program and its driver are not changed: the loader gives the driver a library of vidmm's for `libdxcore.so`. Kernels do nothing, so
-/// results are wrong; memory management is the manager's. docs/guides/d3dkmt.md has the steps for Debian's Intel compute runtime.
+/// With `--kmt` the loader gives the program's driver a library of vidmm's for `libdxcore.so`. Kernels do nothing, so results are wrong;
+/// memory management is the manager's, and each call is judged. docs/guides/d3dkmt.md has the steps for Debian's Intel compute runtime.
+/// With `--trace` the program runs as always, and a layer of Vulkan writes what the program does with memory; docs/guides/traces.md has
+/// the format.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  vidmm exec --kmt -- clinfo\n  vidmm exec --kmt --local-memory 256MiB --calls calls.jsonl -- ./program\n\nExit status: 0 no rule was broken and the program ended well, 1 otherwise, 2 the arguments are wrong"
+    group(clap::ArgGroup::new("how").required(true).args(["kmt", "trace"])),
+    after_help = "Examples:\n  vidmm exec --trace out.vt -- ./program\n  vidmm exec --kmt -- clinfo\n  vidmm exec --kmt --local-memory 256MiB --calls calls.jsonl -- ./program\n\nExit status: 0 no rule was broken and the program ended well, 1 otherwise, 2 the arguments are wrong"
 )]
 pub struct ExecArgs {
     /// Stand in for `libdxcore.so`
-    #[arg(long, required = true)]
+    #[arg(long)]
     pub kmt: bool,
 
+    /// Watch what the program does with memory through Vulkan, and write a trace for `vidmm replay` and `vidmm run --trace`
+    #[arg(long, value_name = "FILE.vt", value_hint = ValueHint::FilePath)]
+    pub trace: Option<PathBuf>,
+
     /// The adapter's local memory
-    #[arg(long, value_name = "SIZE", default_value = "8GiB")]
+    #[arg(long, requires = "kmt", value_name = "SIZE", default_value = "8GiB")]
     pub local_memory: ByteSize,
 
     /// Another user of the manager: a scenario whose processes play, or the local memory that a process keeps in use
-    #[arg(long, value_name = "SCENARIO|SIZE", value_parser = neighbour, value_hint = ValueHint::FilePath)]
+    #[arg(long, requires = "kmt", value_name = "SCENARIO|SIZE", value_parser = neighbour, value_hint = ValueHint::FilePath)]
     pub neighbour: Option<Neighbour>,
 
     /// The seed that faults are drawn from
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, requires = "kmt", value_name = "N", default_value_t = 0)]
     pub seed: u64,
 
     /// The faults of the system: `refuse`, `refuse-final`, `pending`, `at-once`, `late`, `trim`, `suspend`, `hang` or `page-fault`, each
     /// with `@N` for the N-th time, or `@1/N` for one time in N
-    #[arg(long, value_name = "FAULT,..", value_delimiter = ',')]
+    #[arg(long, requires = "kmt", value_name = "FAULT,..", value_delimiter = ',')]
     pub faults: Vec<Fault>,
 
     /// Let budgets be for no more local memory than this, so that a program above it is asked to trim
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, requires = "kmt", value_name = "SIZE")]
     pub budget: Option<ByteSize>,
 
     /// The PCI device id that the driver sees: `56a0` has local memory, `9a49` has none
-    #[arg(long, value_name = "HEX", default_value = "56a0", value_parser = hex)]
+    #[arg(long, requires = "kmt", value_name = "HEX", default_value = "56a0", value_parser = hex)]
     pub device_id: u32,
 
     /// Write the calls to this file; `vidmm replay FILE` repeats them without the program
-    #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
+    #[arg(long, requires = "kmt", value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
     pub calls: Option<PathBuf>,
 
     /// Write the manager's events to this file, for `vidmm explain` and `vidmm report`
-    #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
+    #[arg(long, requires = "kmt", value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
     pub events: Option<PathBuf>,
 
     /// The program and its arguments
@@ -91,9 +99,12 @@ fn hex(text: &str) -> Result<u32, String> {
     u32::from_str_radix(digits, 16).map_err(|error| error.to_string())
 }
 
-/// Runs the program, and repeats its calls. Returns whether no rule was broken and the program ended well.
+/// Runs the program, and repeats its calls if there are any to judge. Returns whether no rule was broken and the program ended well.
 pub fn run(args: &ExecArgs) -> Result<bool, Box<dyn Error>> {
-    let library = library()?;
+    if let Some(trace) = &args.trace {
+        return layer::watch(trace, &args.program);
+    }
+    let library = layer::library(LIBRARY, "vidmm-kmt")?;
     let folder = tempfile::tempdir()?;
     let link = |name: &str| -> io::Result<PathBuf> {
         let at = folder.path().join(name);
@@ -216,16 +227,6 @@ fn write(out: &mut impl Write, played: &Played, shown: Option<&Path>) -> io::Res
     }
     let style = if played.findings.is_empty() { GOOD } else { BAD };
     writeln!(out, "found       {style}{}{style:#}", played.findings.len())
-}
-
-/// The library beside this program.
-fn library() -> Result<PathBuf, Box<dyn Error>> {
-    let program = env::current_exe()?;
-    let folder = program.parent().unwrap_or(Path::new("."));
-    // Beside a program that cargo has built, the library of the same build is among the dependencies.
-    let found = [folder.join("deps").join(LIBRARY), folder.join(LIBRARY)];
-    let missing = || format!("{} is not there; `cargo build -p vidmm-kmt` makes it", folder.join(LIBRARY).display());
-    found.into_iter().find(|path| path.exists()).ok_or_else(|| missing().into())
 }
 
 #[cfg(unix)]

@@ -34,6 +34,7 @@ mod explain;
 mod page;
 mod export;
 mod install;
+mod layer;
 mod exec;
 mod replay;
 mod check;

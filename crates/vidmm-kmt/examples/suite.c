@@ -337,6 +337,35 @@ static void budget(void)
 	destroy(a);
 }
 
+#ifndef WSL
+/* The answer of vidmm's own question is the answer of the next MakeResident. */
+static void room(void)
+{
+	enum { SIZE = 4 * MIB };
+	D3DKMT_HANDLE listed[MAX];
+	int n = 0, agrees = 1, refused = 0;
+	while (n < MAX && !refused) {
+		NTSTATUS status;
+		listed[n] = create(SIZE);
+		struct vidmm_kmt_room asked = { .device = device, .num_allocations = 1, .allocations = &listed[n] };
+		NTSTATUS answer = vidmm_kmt_query_room(&asked);
+		D3DDDI_MAKERESIDENT made = ask(&listed[n], 1, 0, &status);
+		refused = status == STATUS_NO_MEMORY;
+		agrees &= refused == (answer == STATUS_NO_MEMORY) && refused == (asked.local_bytes_now < SIZE);
+		if (refused)
+			agrees &= made.NumBytesToTrim == asked.num_bytes_to_trim && asked.local_bytes_after_trims >= SIZE;
+		else if (status == STATUS_PENDING)
+			wait_for(paging_fence, made.PagingFenceValue);
+		n++;
+	}
+	expect(agrees, "vidmm_kmt_query_room foretells MakeResident");
+	expect(refused, "until MakeResident is refused");
+	destroy(listed[--n]);
+	while (n-- > 0)
+		evict(listed[n]), destroy(listed[n]);
+}
+#endif
+
 /* Objects until there are no more, all of them destroyed, and one more. */
 static void exhaustion(void)
 {
@@ -396,7 +425,11 @@ int main(int argc, char **argv)
 	static const struct { const char *name; void (*run)(void); int is_long; } cases[] = {
 		{ "counts", counts, 0 }, { "residency", residency, 0 }, { "work", work, 0 }, { "trims", trims, 0 },
 		{ "offers", offers, 0 }, { "locks", locks, 0 }, { "destruction", destruction, 0 }, { "addresses", addresses, 0 },
-		{ "budget", budget, 0 }, { "exhaustion", exhaustion, 1 }, { "speed", speed, 1 },
+		{ "budget", budget, 0 }, 
+#ifndef WSL
+		{ "room", room, 0 },
+#endif
+		{ "exhaustion", exhaustion, 1 }, { "speed", speed, 1 },
 	};
 	int failed = 0;
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {

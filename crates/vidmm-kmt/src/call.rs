@@ -209,6 +209,12 @@ pub enum Call {
         base: u64,
         size: u64,
     },
+    /// Answers whether a MakeResident would be accepted. The values: the bytes with room now, the bytes with room after trims, the bytes of
+    /// other processes beyond their reservations; first of local memory, then of system memory.
+    QueryRoom {
+        device: u32,
+        allocations: Vec<u32>,
+    },
     MakeResident {
         paging_queue: u32,
         allocations: Vec<u32>,

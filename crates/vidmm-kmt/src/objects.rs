@@ -113,28 +113,27 @@ pub(crate) struct PagingQueue {
     pub last: u64,
     /// The value that the manager's fence has.
     pub reached: u64,
-    /// The last values that calls of each function answered.
-    pub owed: BTreeMap<&'static str, Owed>,
-}
-
-/// A value that work has to wait for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Owed {
-    pub value: u64,
-    /// The number of the call.
-    pub call: u64,
-    /// The first allocation that the call named.
-    pub allocation: u32,
 }
 
 /// A value of a paging queue's fence. Values come in order.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Issued {
     pub value: u64,
+    pub of: Issuer,
     /// The first value of the manager's fence.
     pub of_manager: u64,
     /// The time that comes first.
     pub not_before: u64,
+}
+
+/// The call that answered a value of a paging queue's fence.
+#[derive(Clone, Debug)]
+pub(crate) struct Issuer {
+    pub function: &'static str,
+    /// The number of the call.
+    pub call: u64,
+    /// The allocations that work may use when the fence has the value: resident, or mapped.
+    pub allocations: Vec<u32>,
 }
 
 /// A context.

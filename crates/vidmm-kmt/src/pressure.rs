@@ -4,7 +4,7 @@ use vidmm_runtime::mixed;
 
 use crate::call::Reply;
 use crate::faults::FaultKind;
-use crate::objects::{Issued, Object, PagingQueue};
+use crate::objects::{Issued, Issuer, Object, PagingQueue};
 use crate::session::Session;
 
 /// The longest delay of a paging fence's value, in nanoseconds.
@@ -25,18 +25,26 @@ impl Session {
         strikes
     }
 
-    /// The value of a paging queue's fence that the client is to wait for; 0 is none. `of_manager` is the value of the manager's own.
-    pub(crate) fn issue(&mut self, paging_queue: u32, of_manager: u64) -> Result<u64, Reply> {
+    /// The value of a paging queue's fence that the client is to wait for before work uses the allocations; 0 is none. `of_manager` is the
+    /// value of the manager's own.
+    pub(crate) fn issue(
+        &mut self,
+        paging_queue: u32,
+        function: &'static str,
+        allocations: &[u32],
+        of_manager: u64,
+    ) -> Result<u64, Reply> {
         let is_late = self.strikes(if of_manager == 0 { FaultKind::Pending } else { FaultKind::Late });
         if of_manager == 0 && !is_late {
             return Ok(0);
         }
         let delay = if is_late { 1 + mixed(self.settings.seed ^ mixed(self.call)) % LATE_MAX } else { 0 };
         let not_before = self.now() + delay;
+        let of = Issuer { function, call: self.call, allocations: allocations.to_vec() };
         let queue = self.object::<PagingQueue>(paging_queue)?;
         queue.last += 1;
         let (value, slot) = (queue.last, queue.slot);
-        queue.issued.push_back(Issued { value, of_manager, not_before });
+        queue.issued.push_back(Issued { value, of, of_manager, not_before });
         self.promised[slot] = value;
         self.unshown.insert(paging_queue);
         Ok(value)
@@ -44,6 +52,9 @@ impl Session {
 
     /// Shows the values of paging fences that are reached. Returns whether there were any.
     pub(crate) fn show_paging_fences(&mut self) -> bool {
+        if self.unshown.is_empty() {
+            return false;
+        }
         let (now, mut shown) = (self.now(), Vec::new());
         for handle in Vec::from_iter(self.unshown.iter().copied()) {
             let Ok(Object::PagingQueue(queue)) = self.handles.get_mut(handle) else { continue };

@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
-    /// KMT-01: work is submitted before MakeResident's paging fence was waited for (RES-11).
+    /// KMT-01: work uses allocations before the paging fence of MakeResident was waited for (RES-11). The use is certain if the commands are
+    /// in these allocations, if the device's list has no other allocation, or if the device gives an allocation back before other work.
     SubmittedBeforeResident,
-    /// KMT-02: work is submitted before MapGpuVirtualAddress's paging fence was waited for (GVA-50), or an update's fence (GVA-55).
+    /// KMT-02: the same for MapGpuVirtualAddress (GVA-50); or the commands are in an update before its fence was waited for (GVA-55).
     SubmittedBeforeMapped,
     /// KMT-03: the commands are at an address that no resident allocation is mapped at (RES-05).
     CommandsNotResident,
@@ -74,7 +75,7 @@ pub struct Finding {
 #[derive(Debug)]
 pub(crate) struct Suspicion {
     pub finding: Finding,
-    /// The allocations that the device kept, or took back.
+    /// The allocations: kept, taken back, or still on the way.
     pub allocations: Vec<u32>,
 }
 

@@ -30,8 +30,6 @@ static RECENCY: PolicyKind = PolicyKind::new("recency", &|_| Box::new(Recency::d
 struct Returns(Recency, Vec<Subject>);
 
 impl Policy for Returns {
-    fn used(&mut self, _subject: Subject, _time: u64) {}
-
     fn brought_in(&mut self, subject: Subject, _memory: SegmentId) {
         self.1.retain(|away| away.slot != subject.slot);
     }

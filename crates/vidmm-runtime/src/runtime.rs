@@ -228,11 +228,13 @@ impl Runtime {
                 gpu.advance(self.now, &mut self.gpu_events);
             }
         });
-        for event in std::mem::take(&mut self.gpu_events) {
+        let mut events = std::mem::take(&mut self.gpu_events);
+        for event in events.drain(..) {
             self.vidmm.events().set_occurred_at(event.occurred_at());
             self.calls.see(&event);
             self.handle(event);
         }
+        self.gpu_events = events;
         self.vidmm.events().set_occurred_at(None);
         self.pump();
         true

@@ -65,7 +65,7 @@ enum Power {
 }
 
 /// The next thing to do.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
     /// All engines together: a reset or a restart ends.
     Adapter,
@@ -168,13 +168,19 @@ impl<E: Executor> ModelGpu<E> {
 
     /// The next step: when, and of whom. The lowest ordinal of those at the same time.
     fn next_step(&self) -> Option<(Nanoseconds, Step)> {
-        let adapter = match self.power {
+        let mut next = match self.power {
             Power::Resetting(until, _) | Power::Restarting(until) => Some((until, Step::Adapter)),
             Power::On | Power::Off => None,
         };
-        let engines = self.engines.iter().enumerate();
-        let engines = engines.filter_map(|(engine, state)| Some((state.next_step_at()?, Step::Engine(engine))));
-        engines.chain(adapter).min()
+        // The GPU is asked before and after each step: a loop costs a third of a chain of iterators.
+        for (engine, state) in self.engines.iter().enumerate() {
+            if let Some(at) = state.next_step_at()
+                && next.is_none_or(|(first, _)| at < first)
+            {
+                next = Some((at, Step::Engine(engine)));
+            }
+        }
+        next
     }
 
     fn step_adapter(&mut self, now: Nanoseconds, events: &mut Vec<GpuEvent>) {

@@ -85,8 +85,8 @@ pub use foreign::{EvictedPart, RecordEviction};
 pub use instance::{Validation, take_validation_messages};
 pub use live::{
     Adapter, Allocation, AllocationStatistics, Buffer, BufferDesc, BufferMemory, Device, Download, Error, Frame, Image,
-    ImageDesc, LocalMemory, NamedAllocation, NeedsRoom, NoRoom, Options, PinnedMemory, Pool, Process, SmallBuffer,
-    Submission, Trim, Use,
+    ImageDesc, ListRoom, LocalMemory, NamedAllocation, NeedsRoom, NoRoom, Options, PinnedMemory, Pool, Process,
+    SmallBuffer, Submission, Trim, Use,
 };
 pub use machine::machine;
 pub use measure::{BindingCost, Change, CopySpeed, Measurements, StoreSpeed, Through, measure};

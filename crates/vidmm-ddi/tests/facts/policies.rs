@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use vidmm::SegmentId;
-use vidmm::policy::{Candidates, Policy, PolicyChoice, PolicyKind, Subject};
+use vidmm::policy::{Policy, PolicyChoice, PolicyKind, Subject};
 use vidmm_ddi::load_policy;
 use vidmm_replay::{PAGE, PlayOptions, Played, References, Trace, Use, play, play_watched, study_watched, suite};
 use vidmm_sim::policies::{find, register, take_reports};
@@ -39,27 +39,15 @@ struct Fifo {
 }
 
 impl Policy for Fifo {
-    fn used(&mut self, _subject: Subject, _time: u64) {}
-
     fn brought_in(&mut self, subject: Subject, _memory: SegmentId) {
         self.arrivals += 1;
         self.arrived_at.resize(self.arrived_at.len().max(subject.slot + 1), 0);
         self.arrived_at[subject.slot] = self.arrivals;
     }
 
-    fn released(&mut self, _subject: Subject, _last_use: u64) {}
-
     fn rank(&self, slot: usize) -> u64 {
         self.arrived_at[slot]
     }
-
-    fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
-        candidates.first_from(0).expect("there is a candidate").slot
-    }
-
-    fn left(&mut self, _subject: Subject, _memory: SegmentId) {}
-
-    fn gone(&mut self, _subject: Subject) {}
 }
 
 static FIFO: PolicyKind = PolicyKind::new("fifo-in-rust", &|_| Box::new(Fifo::default()));

@@ -39,6 +39,15 @@ pub const TARGET: Target = Target {
         "null",
         "\u{feff}",
         "\r\n",
+        "submit 1 1 ",
+        "buffer 2 1 ",
+        "read 1 0 ",
+        "write 1 0 ",
+        "update 1 0 ",
+        "free 1\n",
+        "destroy 1\n",
+        "done 1 1 ",
+        "end\n",
     ],
     max_len: 384,
 };
@@ -59,7 +68,9 @@ fn seeds() -> Vec<Vec<u8>> {
     let bailian = request(0, "1, 2").replace("{", "{\"chat_id\": 1, ").replace(": 0,", ": 0.5,");
     // `{"device_traces": [[{"action": "alloc", "addr": 1, "size": 2}]]}`, as protocol 2 of pickle.
     let pickle = b"\x80\x02}X\x0d\0\0\0device_traces]](}(X\x06\0\0\0actionX\x05\0\0\0allocX\x04\0\0\0addrK\x01X\x04\0\0\0sizeK\x02ueas.";
-    vec![g10.into(), mooncake.into(), gzip, kernels.into(), bailian.into(), pickle.into()]
+    let watched = "vidmm-trace 1\n1 device 1\n2 memory 1 1 65536 local\n3 buffer 1 1 0 65536\n4 submit 1 1 1\nwrite 1 0 8192\n\
+                   5 submit 1 1 2\nread 1 0 100\nupdate 1 4096 61440\n6 done 1 1 1\n7 uncovered images\n8 destroy 1\n9 free 1\nend\n";
+    vec![watched.into(), g10.into(), mooncake.into(), gzip, kernels.into(), bailian.into(), pickle.into()]
 }
 
 fn run(data: &[u8]) {

@@ -504,6 +504,26 @@ struct vidmm_kmt_allocation {
 	UINT lockable;
 };
 
+/*
+ * Whether D3DKMTMakeResident would accept a list, without the call: vidmm's own, so look the function up by dlsym where the client also
+ * runs elsewhere. Nothing changes. The answer is STATUS_SUCCESS or STATUS_NO_MEMORY. Bytes of a memory that no allocation of the list can be
+ * in are 0.
+ */
+struct vidmm_kmt_room {
+	D3DKMT_HANDLE device;
+	UINT num_allocations;
+	const D3DKMT_HANDLE *allocations;
+	UINT64 num_bytes_to_trim;         /* after STATUS_NO_MEMORY; 0 if no trim of the process is enough */
+	UINT64 local_bytes_now;           /* that may join the list at once */
+	UINT64 local_bytes_after_trims;   /* that could join the list if the process had trimmed all else */
+	UINT64 local_bytes_of_others;     /* that other processes list beyond their reservations */
+	UINT64 system_bytes_now;
+	UINT64 system_bytes_after_trims;
+	UINT64 system_bytes_of_others;
+};
+
+NTSTATUS vidmm_kmt_query_room(struct vidmm_kmt_room *);
+
 #ifdef __cplusplus
 }
 #endif

@@ -34,7 +34,7 @@ impl Session {
         self.addresses.reserve(base, size);
         let value = match reserved.paging_fence_value {
             0 => 0,
-            value if handle == object => self.issue(handle, value)?,
+            value if handle == object => self.issue(handle, "ReserveGpuVirtualAddress", &[], value)?,
             // Without a paging queue the caller has nothing to wait for.
             value => {
                 self.await_paging(handle, value)?;
@@ -67,7 +67,7 @@ impl Session {
             session.map_at(queue, id, base, mapping)
         })?;
         self.addresses.map(base, mapping);
-        let value = self.owe(paging_queue, "MapGpuVirtualAddress", &[allocation], mapped.paging_fence_value)?;
+        let value = self.issue(paging_queue, "MapGpuVirtualAddress", &[allocation], mapped.paging_fence_value)?;
         Ok(Reply { address: base, ..Reply::paging(value) })
     }
 

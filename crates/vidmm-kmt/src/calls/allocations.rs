@@ -123,7 +123,7 @@ impl Session {
         };
         let (vidmm, kmd, _) = self.runtime.borrow();
         let value = vidmm.update_allocation_property(kmd, queue, id, &update).map_err(invalid)?;
-        Ok(Reply::paging(self.issue(paging_queue, value)?))
+        Ok(Reply::paging(self.issue(paging_queue, "UpdateAllocationProperty", &[], value)?))
     }
 
     /// Locks an allocation. Time passes while the content is on its way (RES-80).

@@ -94,7 +94,6 @@ impl Session {
             issued: VecDeque::new(),
             last: 0,
             reached: 0,
-            owed: BTreeMap::new(),
         }));
         self.queues.insert(id, queue);
         let (of, address) = (FenceOf::PagingQueue(queue), FENCE_ADDRESSES + 8 * slot as u64);

@@ -222,6 +222,7 @@ impl Session {
                     [info.budget, info.current_usage, info.current_reservation, info.available_for_reservation];
                 Ok(Reply { values: figures.to_vec(), ..Reply::default() })
             }
+            Call::QueryRoom { device, ref allocations } => self.query_room(device, allocations),
             Call::QueryStatistics { local, of_process } => {
                 let (process, segment) = (self.process, if local { LOCAL_SEGMENT } else { SegmentId::SYSTEM });
                 let of = match of_process {

@@ -1,11 +1,12 @@
 //! The list of a device: MakeResident, Evict, Reclaim, and the rules for trimming.
 
-use vidmm::{EvictError, EvictFlags, MakeResidentError, MakeResidentFlags, Residency};
+use vidmm::{EvictError, EvictFlags, MakeResidentError, MakeResidentFlags, MemoryRoom, Residency};
+use vidmm_soft::LOCAL_SEGMENT;
 
 use super::{invalid, invalid_unless_lost};
 use crate::call::{Memory, Reply};
 use crate::faults::FaultKind;
-use crate::objects::{Allocation, Device, MadeResident, Object, Owed, PagingQueue, Refused};
+use crate::objects::{Allocation, Device, MadeResident, Object, PagingQueue, Refused};
 use crate::rules::Rule;
 use crate::session::{Answer, PATIENCE, Session};
 use crate::status::Status;
@@ -20,22 +21,6 @@ impl Session {
             device.has_trimmed |= device.refused.take().is_some();
             device.asked_to_trim = None;
         }
-    }
-
-    /// A call on a paging queue ends with a value of the queue's fence; 0 is none. `of_manager` is the value of the manager's own.
-    pub(super) fn owe(
-        &mut self,
-        paging_queue: u32,
-        function: &'static str,
-        allocations: &[u32],
-        of_manager: u64,
-    ) -> Result<u64, Reply> {
-        let value = self.issue(paging_queue, of_manager)?;
-        if let (1.., &[allocation, ..]) = (value, allocations) {
-            let owed = Owed { value, call: self.call, allocation };
-            self.object::<PagingQueue>(paging_queue)?.owed.insert(function, owed);
-        }
-        Ok(value)
     }
 
     pub(super) fn make_resident(&mut self, paging_queue: u32, handles: &[u32], flags: u32) -> Answer {
@@ -76,13 +61,34 @@ impl Session {
         Err(Reply { num_bytes_to_trim, ..Reply::refused(Status::NO_MEMORY, reason) })
     }
 
+    /// Whether a MakeResident would be accepted, and what keeps it from that.
+    pub(super) fn query_room(&mut self, device: u32, handles: &[u32]) -> Answer {
+        let id = self.object::<Device>(device)?.id;
+        let ids = self.allocation_ids(device, handles)?;
+        let room = self.runtime.vidmm().query_room(id, &ids).map_err(invalid_unless_lost)?;
+        let own = self.process;
+        let bytes = |is_local: bool| {
+            let of_group = room.memory.iter().filter(move |of| (of.account.segment == LOCAL_SEGMENT) == is_local);
+            let others =
+                |of: &MemoryRoom| of.holders.iter().filter(|of| of.process != own).map(|of| of.bytes).sum::<u64>();
+            of_group.fold([0; 3], |sum: [u64; 3], of| {
+                [sum[0] + of.bytes_now, sum[1] + of.bytes_after_trims, sum[2] + others(of)]
+            })
+        };
+        let (num_bytes_to_trim, refused) = match &room.refusal {
+            Some(refusal) => (refusal.num_bytes_to_trim, Reply::refused(Status::NO_MEMORY, refusal.reason)),
+            None => (0, Reply::default()),
+        };
+        Ok(Reply { num_bytes_to_trim, values: [bytes(true), bytes(false)].concat(), ..refused })
+    }
+
     /// The manager has accepted a MakeResident.
     fn made_resident(&mut self, device: u32, paging_queue: u32, handles: &[u32], residency: Residency) -> Answer {
         let value = match residency {
             Residency::Resident => 0,
             Residency::Pending { paging_fence_value } => self.paged_at_once(paging_queue, paging_fence_value)?,
         };
-        let value = self.owe(paging_queue, "MakeResident", handles, value)?;
+        let value = self.issue(paging_queue, "MakeResident", handles, value)?;
         let submitted = self.object::<Device>(device)?.submitted;
         let made = MadeResident { call: self.call, submitted, queue: paging_queue, value };
         for &handle in handles {
@@ -189,7 +195,7 @@ impl Session {
         let (vidmm, _, host) = self.runtime.borrow();
         let reclaimed = vidmm.reclaim_allocations(host, queue, &ids).map_err(invalid_unless_lost)?;
         self.note_offered(handles, false)?;
-        let value = self.owe(paging_queue, "ReclaimAllocations2", handles, reclaimed.paging_fence_value)?;
+        let value = self.issue(paging_queue, "ReclaimAllocations2", handles, reclaimed.paging_fence_value)?;
         let mut reply = Reply::paging(value);
         reply.values.extend(reclaimed.results.into_iter().map(|result| result as u64));
         Ok(reply)

@@ -1,6 +1,6 @@
 //! Suspicions: what the client does later shows whether a call was a mistake.
 
-use crate::objects::Object;
+use crate::objects::{Issued, Object};
 use crate::rules::{Finding, Rule, Suspicion};
 use crate::session::Session;
 
@@ -27,6 +27,7 @@ impl Session {
         if self.suspicions.is_empty() {
             return;
         }
+        let suspicions = std::mem::take(&mut self.suspicions);
         let commands = self.addresses.allocation_at(commands).and_then(|handle| self.memory_of(handle));
         let is_idle = |&handle: &u32| match (self.handles.get(handle), self.handles.get(device)) {
             (Ok(Object::Allocation(of)), Ok(Object::Device(device))) => {
@@ -34,21 +35,37 @@ impl Session {
             }
             _ => false,
         };
-        let is_of_device = |handle| self.owned.contains(&(device, handle));
-        let is_judged = |of: &Suspicion| of.finding.rule == Rule::NothingTrimmed && is_of_device(of.allocations[0]);
-        let (mut judged, left) = std::mem::take(&mut self.suspicions).into_iter().partition::<Vec<_>, _>(is_judged);
+        let is_judged = |of: &Suspicion| of.finding.rule == Rule::NothingTrimmed && self.is_of(device, of);
+        let (mut judged, left) = suspicions.into_iter().partition::<Vec<_>, _>(is_judged);
         judged.iter_mut().for_each(|of| of.allocations.retain(is_idle));
         self.suspicions = left;
         judged.into_iter().filter(|of| !of.allocations.is_empty()).for_each(|of| self.confirm(of));
     }
 
-    /// The device gives an allocation back. No work came since the device kept the allocation, so the allocation was idle.
+    fn is_of(&self, device: u32, suspicion: &Suspicion) -> bool {
+        self.owned.contains(&(device, suspicion.allocations[0]))
+    }
+
+    /// The device gives an allocation back. Without work since the device kept the allocation, the allocation was idle. Without work behind
+    /// a wait for the paging fence, the early work has used the allocation.
     pub(super) fn judge_given_back(&mut self, handle: u32) {
-        let is_judged = |of: &Suspicion| of.finding.rule == Rule::NothingTrimmed && of.allocations.contains(&handle);
+        let is_judged = |of: &Suspicion| of.finding.rule != Rule::TakenBack && of.allocations.contains(&handle);
         while let Some(at) = self.suspicions.iter().position(is_judged) {
             let suspicion = self.suspicions.remove(at);
             self.confirm(suspicion);
         }
+    }
+
+    /// Work follows that waits for all paging fences but those `owed`. The work can be the first that uses what the fences were for.
+    pub(super) fn clear_waited_for(&mut self, device: u32, owed: &[Issued]) {
+        let mut suspicions = std::mem::take(&mut self.suspicions);
+        suspicions.retain(|of| match of.finding.rule {
+            Rule::SubmittedBeforeResident | Rule::SubmittedBeforeMapped => {
+                !self.is_of(device, of) || owed.iter().any(|owed| Some(owed.of.call) == of.finding.since)
+            }
+            _ => true,
+        });
+        self.suspicions = suspicions;
     }
 
     /// Allocations are resident again, so nothing was taken back for good.

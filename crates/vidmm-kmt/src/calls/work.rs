@@ -6,7 +6,7 @@ use vidmm_runtime::KernelCommand;
 use super::invalid_unless_lost;
 use crate::call::Reply;
 use crate::faults::FaultKind;
-use crate::objects::{Allocation, Context, Device, Object, Owed};
+use crate::objects::{Allocation, Context, Device, Issued, Issuer, Object};
 use crate::rules::Rule;
 use crate::session::{Answer, PATIENCE, Session};
 
@@ -36,7 +36,7 @@ impl Session {
         let device = self.object::<Context>(context)?.device;
         self.judge_commands(device, commands);
         self.judge_updates(context, commands);
-        self.judge_fences(context);
+        self.judge_fences(context, commands);
         self.judge_trim(device);
         self.judge_kept(device, commands);
         if !self.notifications.is_empty() && self.strikes(FaultKind::Trim) {
@@ -113,25 +113,48 @@ impl Session {
         self.listed(device).map(|(_, of)| of).find(is_listed)
     }
 
-    /// The paging fences of earlier calls must be reached, or be waited for by the context (RES-11, GVA-50).
-    fn judge_fences(&mut self, context: u32) {
+    /// Before work uses allocations, the paging fences of MakeResident and of the mappings must be reached, or the context must wait for the
+    /// fences (RES-11, GVA-50). Only the commands are known to be used. Work with other allocations on the list may not use the rest.
+    fn judge_fences(&mut self, context: u32, commands: u64) {
+        let owed = self.owed(context);
         let Ok(Object::Context(of)) = self.handles.get(context) else { return };
-        let Ok(Object::Device(device)) = self.handles.get(of.device) else { return };
-        let mut owed = Vec::new();
-        for handle in &device.queues {
-            let Ok(Object::PagingQueue(queue)) = self.handles.get(*handle) else { continue };
-            let reached = self.values[queue.slot].max(of.awaited.get(handle).copied().unwrap_or(0));
-            owed.extend(queue.owed.iter().filter(|(_, owed)| owed.value > reached).map(|(&of, &owed)| (of, owed)));
+        let device = of.device;
+        self.clear_waited_for(device, &owed);
+        if owed.is_empty() {
+            return;
         }
-        for (function, Owed { value, call, allocation }) in owed {
+        let memory = |handle: u32| self.memory_of(handle).map(|(memory, _)| memory);
+        let commands = self.addresses.allocation_at(commands).and_then(memory);
+        let unfinished = Vec::from_iter(owed.iter().flat_map(|of| &of.of.allocations).copied());
+        let has_other = self.listed(device).any(|(of, _)| memory(of) != commands && !unfinished.contains(&of));
+        for Issued { value, of: Issuer { function, call, allocations }, .. } in owed {
             let rule = match function {
                 "MapGpuVirtualAddress" => Rule::SubmittedBeforeMapped,
                 _ => Rule::SubmittedBeforeResident,
             };
-            let text = format!(
-                "work is submitted before the paging fence of {function}({allocation:#x}), {value}, was waited for"
-            );
-            self.find(rule, text, Some(call));
+            let first = allocations[0];
+            let text =
+                format!("work is submitted before the paging fence of {function}({first:#x}), {value}, was waited for");
+            let has_commands = allocations.iter().any(|&of| self.memory_of(of).map(|(memory, _)| memory) == commands);
+            if has_commands || !has_other {
+                self.find(rule, text, Some(call));
+            } else if !self.suspicions.iter().any(|of| of.finding.rule == rule && of.finding.since == Some(call)) {
+                self.suspect(rule, text, call, allocations);
+            }
         }
+    }
+
+    /// The values of the device's paging fences ahead of the context's next work, of calls with allocations.
+    fn owed(&self, context: u32) -> Vec<Issued> {
+        let Ok(Object::Context(of)) = self.handles.get(context) else { return Vec::new() };
+        let Ok(Object::Device(device)) = self.handles.get(of.device) else { return Vec::new() };
+        let mut owed = Vec::new();
+        for handle in &device.queues {
+            let Ok(Object::PagingQueue(queue)) = self.handles.get(*handle) else { continue };
+            let awaited = of.awaited.get(handle).copied().unwrap_or(0);
+            let is_owed = |issued: &&Issued| issued.value > awaited && !issued.of.allocations.is_empty();
+            owed.extend(queue.issued.iter().filter(is_owed).cloned());
+        }
+        owed
     }
 }

@@ -30,6 +30,28 @@ fn time_that_passes_is_as_good_as_a_wait() {
     assert_eq!(client.end(), []);
 }
 
+/// KMT-01, KMT-02: other work may run while a prefetch is on the way (RES-11).
+#[test]
+fn work_that_uses_other_allocations_waits_for_no_prefetch() {
+    let mut client = Client::small();
+    let (_, commands) = client.ready(MIB);
+    client.ready(MIB);
+    for _ in 0..3 {
+        let ahead = client.create(MIB);
+        let mapped = client.map(ahead);
+        let made = client.make_resident(ahead, 0);
+        assert_eq!(made.status, Status::PENDING);
+        client.submit(commands);
+        client.submit(commands);
+        client.wait(mapped.value().max(made.value()));
+        client.submit(mapped.address);
+        client.finish();
+        client.evict(ahead);
+        client.destroy(ahead, 0);
+    }
+    assert_eq!(client.end(), []);
+}
+
 /// KMT-03, KMT-05.
 #[test]
 fn a_list_that_names_an_allocation_twice_keeps_it_after_one_evict() {

@@ -30,8 +30,39 @@ fn work_before_the_paging_fences_is_named_by_the_function() {
     let (_, commands) = client.ready(MIB);
     client.submit(commands);
     let findings = client.session.findings();
-    assert_eq!(findings.iter().map(|of| of.since).collect::<Vec<_>>(), [Some(8), Some(7)]);
-    assert_eq!(client.end(), [Rule::SubmittedBeforeResident, Rule::SubmittedBeforeMapped]);
+    assert_eq!(findings.iter().map(|of| of.since).collect::<Vec<_>>(), [Some(7), Some(8)]);
+    assert_eq!(client.end(), [Rule::SubmittedBeforeMapped, Rule::SubmittedBeforeResident]);
+}
+
+/// KMT-01: the commands are resident, and the work can use nothing but the allocation that is on the way.
+#[test]
+fn work_with_nothing_else_on_the_list_uses_what_is_on_the_way() {
+    let mut client = Client::small();
+    let (_, commands) = client.ready(MIB);
+    let allocation = client.create(MIB);
+    assert_eq!(client.make_resident(allocation, 0).status, Status::PENDING);
+    let make_resident = client.session.num_calls();
+    client.submit(commands);
+    assert_eq!(client.session.findings()[0].since, Some(make_resident));
+    client.finish();
+    client.submit(commands);
+    assert_eq!(client.end(), [Rule::SubmittedBeforeResident]);
+}
+
+/// KMT-01: the work could have used something else, but no other work came before the allocation was given back.
+#[test]
+fn an_allocation_is_used_by_the_only_work_between_make_resident_and_evict() {
+    let mut client = Client::small();
+    let (_, commands) = client.ready(MIB);
+    client.ready(MIB);
+    for _ in 0..3 {
+        let allocation = client.create(MIB);
+        assert_eq!(client.make_resident(allocation, 0).status, Status::PENDING);
+        client.submit(commands);
+        client.finish();
+        client.evict(allocation);
+    }
+    assert_eq!(client.end(), [Rule::SubmittedBeforeResident; 3]);
 }
 
 #[test]

@@ -15,10 +15,6 @@ struct Liar {
 }
 
 impl Policy for Liar {
-    fn used(&mut self, _subject: Subject, _time: u64) {}
-
-    fn brought_in(&mut self, _subject: Subject, _memory: SegmentId) {}
-
     fn released(&mut self, subject: Subject, last_use: u64) {
         self.recency.released(subject, last_use);
     }
@@ -49,10 +45,6 @@ impl Policy for Liar {
     fn prefetch(&mut self, _memory: SegmentId, free: u64) -> Option<usize> {
         Some(free as usize % 64)
     }
-
-    fn left(&mut self, _subject: Subject, _memory: SegmentId) {}
-
-    fn gone(&mut self, _subject: Subject) {}
 }
 
 /// Holds the manager to the order of its hooks: the rank of a resident allocation alone is asked, and allocations leave what they entered.
@@ -60,13 +52,9 @@ impl Policy for Liar {
 struct Strict(BTreeMap<usize, SegmentId>);
 
 impl Policy for Strict {
-    fn used(&mut self, _subject: Subject, _time: u64) {}
-
     fn brought_in(&mut self, subject: Subject, memory: SegmentId) {
         assert_eq!(self.0.insert(subject.slot, memory), None, "{subject:?} comes into a second memory");
     }
-
-    fn released(&mut self, _subject: Subject, _last_use: u64) {}
 
     fn rank(&self, slot: usize) -> u64 {
         assert!(self.0.contains_key(&slot), "slot {slot} is in no memory");

@@ -4,6 +4,7 @@
 
 pub mod words;
 mod cycles;
+mod holders;
 mod tale;
 mod world;
 mod rooms;

@@ -94,12 +94,20 @@ impl Subject {
                     format!("{} of {memory}", ByteSize(shortage.num_bytes_to_trim))
                 });
                 let to_trim = to_trim.collect::<Vec<_>>().join(" and ");
+                let held = shortages.iter().map(|shortage| {
+                    let segment = shortage.account.segment;
+                    match world.holders.of(segment) {
+                        holders if holders.is_empty() => String::new(),
+                        holders => format!(" Of {} {holders}.", world.segments.name(segment)),
+                    }
+                });
                 tale.tell(format!(
-                    "{} asked for it to be resident ({}{} to trim) and was refused: {}.",
+                    "{} asked for it to be resident ({}{} to trim) and was refused: {}.{}",
                     capitalised(&world.device(device)),
                     with_others(allocations),
                     if to_trim.is_empty() { "nothing" } else { &to_trim },
-                    refusal(reason)
+                    refusal(reason),
+                    held.collect::<String>()
                 ));
             }
             Event::Evict { device, ref allocations, flags, .. } => {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::{AllocationId, DeviceId, Event, ProcessId};
 
+use super::holders::Holders;
 use super::words::list;
 use crate::Segments;
 
@@ -13,6 +14,7 @@ pub(super) struct World {
     devices: BTreeMap<DeviceId, ProcessId>,
     allocations: BTreeSet<AllocationId>,
     pub segments: Segments,
+    pub holders: Holders,
     /// The order of eviction, by its name.
     pub policy: Option<String>,
     /// The number of events so far.
@@ -22,6 +24,7 @@ pub(super) struct World {
 impl World {
     pub fn learn(&mut self, event: &Event) {
         self.events += 1;
+        self.holders.learn(event);
         match *event {
             Event::AdapterStarted { .. } => self.segments = Segments::of(event).unwrap_or_default(),
             Event::DeviceCreated { device, process, .. } => drop(self.devices.insert(device, process)),

@@ -51,7 +51,7 @@ pub enum ImportError {
     /// A line is not UTF-8 text.
     #[error(
         "{name} is not a trace that vidmm knows: line {line} is not text; expected a trace of G10, \
-         Mooncake or Bailian, plain or packed by gzip or zstd, or a pickled snapshot of PyTorch's memory"
+         Mooncake, Bailian or `vidmm exec`, plain or packed by gzip or zstd, or a pickled snapshot of PyTorch's memory"
     )]
     NotText {
         /// The trace.
@@ -62,7 +62,7 @@ pub enum ImportError {
     /// The first line has no known format.
     #[error(
         "{name} is not a trace that vidmm knows: line {line} is `{found}`; expected G10 (`NANOSECONDS | inputs | outputs` \
-         or `Kernel ID: ..`), Mooncake or Bailian (JSON with `hash_ids`), a snapshot of PyTorch, or for `vidmm replay` \
+         or `Kernel ID: ..`), Mooncake or Bailian (JSON with `hash_ids`), `vidmm exec` (`vidmm-trace 1`), a snapshot of PyTorch, or for `vidmm replay` \
          requests in a file whose name ends in `.csv`, `.oracleGeneral`, `.lcs` or `.vscsi`, or `--format`"
     )]
     Unknown {

@@ -7,7 +7,9 @@ mod g10;
 mod g10_kernels;
 mod lines;
 mod mooncake;
+mod pieces;
 mod pytorch;
+mod watched;
 
 pub use error::ImportError;
 
@@ -58,11 +60,13 @@ pub enum TraceFormat {
     Bailian,
     /// A snapshot of the memory of PyTorch's allocator, as a pickle.
     Pytorch,
+    /// What `vidmm exec --trace` saw a program do.
+    Vidmm,
 }
 
 impl TraceFormat {
     /// Every format.
-    pub const ALL: [Self; 5] = [Self::G10, Self::G10Kernels, Self::Mooncake, Self::Bailian, Self::Pytorch];
+    pub const ALL: [Self; 6] = [Self::G10, Self::G10Kernels, Self::Mooncake, Self::Bailian, Self::Pytorch, Self::Vidmm];
 
     /// The name in options and scenarios.
     pub fn name(self) -> &'static str {
@@ -72,6 +76,7 @@ impl TraceFormat {
             Self::Mooncake => "mooncake",
             Self::Bailian => "bailian",
             Self::Pytorch => "pytorch",
+            Self::Vidmm => "vidmm",
         }
     }
 
@@ -83,6 +88,7 @@ impl TraceFormat {
             Self::Mooncake => "`timestamp` in milliseconds, `hash_ids` of 512 tokens each",
             Self::Bailian => "`timestamp` in seconds, `hash_ids` of 16 tokens each",
             Self::Pytorch => "a use is the time of an allocation or of a free; uses between the two are not recorded",
+            Self::Vidmm => "submissions with their ranges of buffers; lines `uncovered` say what is missing",
         }
     }
 
@@ -97,6 +103,9 @@ impl TraceFormat {
         let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !g10_kernels::is_rule(line))?;
         if line.starts_with('{') && line.contains("\"hash_ids\"") {
             return Some(if line.contains("\"chat_id\"") { Self::Bailian } else { Self::Mooncake });
+        }
+        if watched::is_header(line) {
+            return Some(Self::Vidmm);
         }
         if line.starts_with("Kernel ID:") {
             return Some(Self::G10Kernels);
@@ -193,6 +202,7 @@ fn parse_plain(name: &str, bytes: &[u8], options: &ImportOptions) -> Result<(Wor
         TraceFormat::G10Kernels => g10_kernels::parse(&lines)?,
         TraceFormat::Mooncake => mooncake::parse(&lines, &mooncake::Log::MOONCAKE, options.block_bytes)?,
         TraceFormat::Bailian => mooncake::parse(&lines, &mooncake::Log::BAILIAN, options.block_bytes)?,
+        TraceFormat::Vidmm => watched::parse(&lines)?,
         TraceFormat::Pytorch => unreachable!("a pickle has no lines"),
     };
     workload.validate()?;

@@ -99,7 +99,7 @@ fn a_refusal_says_why_and_how_much() {
         &text,
         &[
             "asked for it to be resident (with another allocation, 12 KiB of local memory to trim) and was refused: memory was short and the \
-             process would have been above its budget.",
+             process would have been above its budget. Of local memory",
             "refused once",
         ],
     );

@@ -11,6 +11,7 @@ mod import_files;
 mod import_formats;
 mod import_g10;
 mod import_mooncake;
+mod import_watched;
 mod log_audit;
 mod log_audit_budgets;
 mod log_audit_cleaning;

@@ -20,6 +20,7 @@ use crate::sparse::Handle;
 use super::error::Error;
 use super::image_desc::ImageDesc;
 use super::names::NamedAllocation;
+use super::no_room::ListRoom;
 
 /// Where an answer goes.
 pub(super) type Reply<T> = Sender<Result<T, Error>>;
@@ -173,6 +174,11 @@ pub(super) enum Command {
         flags: MakeResidentFlags,
         ready: u64,
         reply: Reply<()>,
+    },
+    QueryRoom {
+        device: DeviceId,
+        allocations: Vec<AllocationId>,
+        reply: Reply<ListRoom>,
     },
     Evict {
         device: DeviceId,

@@ -20,6 +20,7 @@ use super::error::Error;
 use super::frame::Frame;
 use super::image::Image;
 use super::image_desc::ImageDesc;
+use super::no_room::ListRoom;
 use super::options::checked;
 use super::owner::ProcessInner;
 use super::uses::{Download, Use};
@@ -149,6 +150,18 @@ impl Device {
             *line.listed.entry(name).or_default() += 1;
         }
         Ok(self.0.ready(ready))
+    }
+
+    /// Whether buffers and images fit on the device's residency list beside all that frames hold, what is missing, and which processes hold
+    /// the memory. Nothing changes.
+    ///
+    /// # Errors
+    ///
+    /// As for [`make_resident`](Self::make_resident) but for [`Error::NoRoom`], which is an answer here.
+    pub fn query_room(&self, allocations: &[impl AsRef<Allocation>]) -> Result<ListRoom, Error> {
+        let (names, device) = (self.names(allocations)?, self.0.new.device);
+        self.0.line().check_not_offered(&names, &self.client().names)?;
+        self.client().ask(|reply| Command::QueryRoom { device, allocations: names, reply })
     }
 
     /// Takes buffers and images off the device's residency list, each as often as it is named (RES-02). Uses that were begun before still have

@@ -36,6 +36,11 @@ impl FrameList {
         })
     }
 
+    /// The bytes of ranges that frames have on the list.
+    pub fn listed_bytes(&self) -> u64 {
+        self.manager.listed_bytes()
+    }
+
     /// Makes ranges resident for a use, which is to be begun next.
     pub fn bring_in(
         &mut self,

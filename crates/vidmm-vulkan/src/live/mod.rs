@@ -45,7 +45,7 @@ pub use frame::Frame;
 pub use image::Image;
 pub use image_desc::ImageDesc;
 pub use names::NamedAllocation;
-pub use no_room::{NeedsRoom, NoRoom};
+pub use no_room::{ListRoom, NeedsRoom, NoRoom};
 pub use options::Options;
 pub use pinned::PinnedMemory;
 pub use pool::{Pool, SmallBuffer};

@@ -2,9 +2,19 @@
 
 use std::fmt;
 
-use vidmm::{Bytes, DeviceId, NoMemoryReason};
+use vidmm::{Bytes, DeviceId, NoMemoryReason, Room};
 
 use super::names::NamedAllocation;
+
+/// The answer to the question whether buffers and images fit on a device's list, beside all that frames hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListRoom {
+    /// The manager's answer.
+    pub room: Room,
+    /// The bytes of the device's frames on the list. Before [`make_resident`](super::Device::make_resident) is refused, frames give up these
+    /// bytes, but for what a frame of now uses.
+    pub bytes_of_frames: u64,
+}
 
 /// The refused call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 
 use ash::vk;
 use vidmm::{EvictFlags, MakeResidentFlags, NoMemoryReason, OfferPriority};
-use vidmm_vulkan::{Adapter, Error, NeedsRoom, Options, Point, Validation};
+use vidmm_vulkan::{Adapter, Error, ListRoom, NeedsRoom, Options, Point, Submission, Validation};
 
 use crate::{MIB, SHORT, World, alone};
 
@@ -25,6 +25,33 @@ fn a_buffer_that_was_evicted_cannot_be_used() {
     world.make_resident(&[&buffer]);
     world.run(&buffer, Some(3), None);
     drop(buffer);
+    world.is_clean();
+}
+
+/// The answer without the call is the answer of the call: no room, or room beside what frames hold.
+#[test]
+fn a_list_that_is_asked_about_is_not_changed() {
+    let Some(world) = World::new(4 * MIB) else { return };
+    let (large, small, of_frame) = (world.buffer(5 * MIB), world.buffer(3 * MIB), world.buffer(2 * MIB));
+    let asked = |buffer| {
+        let ListRoom { room, bytes_of_frames } = world.device.query_room(&[buffer]).expect("the device lives");
+        (bytes_of_frames, room.refusal.map(|refusal| refusal.num_bytes_to_trim))
+    };
+    assert_eq!(asked(&large), (0, Some(0)), "no trim is enough");
+    assert_eq!(asked(&small), (0, None));
+    // SAFETY: no commands are submitted.
+    let point = unsafe { world.device.frame().insert(&of_frame).submit(Submission::default()) }.expect("it fits");
+    world.adapter.wait(point, SHORT).expect("it ends");
+    // Page tables take some memory beside the buffers.
+    let is_a_mebibyte = |trim: Option<u64>| trim.is_some_and(|bytes| (MIB..MIB + MIB / 4).contains(&bytes));
+    for _ in 0..2 {
+        let (bytes_of_frames, trim) = asked(&small);
+        assert!(bytes_of_frames == 2 * MIB && is_a_mebibyte(trim), "{bytes_of_frames} {trim:?}");
+    }
+    world.make_resident(&[&small]);
+    let (bytes_of_frames, trim) = asked(&of_frame);
+    assert!(bytes_of_frames == 0 && is_a_mebibyte(trim), "{bytes_of_frames} {trim:?}");
+    drop((large, small, of_frame));
     world.is_clean();
 }
 

@@ -93,7 +93,8 @@ fn hand_out_ready(
 
 /// Hands out work that waits where it keeps no other context from running: so it begins without a round trip to the host.
 fn hand_out_waiting(state: &mut State, plans: &Plans, requests: &mut Requests, work: &mut Work, kmd: &mut dyn Kmd) {
-    let held_back = ready::held_back(state, plans, work);
+    // Most often no work can be handed out, and nobody asks what is held back.
+    let mut held_back = None;
     let mut next = Queued::FIRST;
     while let Some(queued) = work.queued.next_from(next) {
         next = queued.next();
@@ -101,6 +102,7 @@ fn hand_out_waiting(state: &mut State, plans: &Plans, requests: &mut Requests, w
         while let Some(paging_fence) = dispatchable(state, plans, work, index) {
             let is_ready = ready::is_ready(state, index, paging_fence);
             let engine = state.objects[index].engine;
+            let held_back = held_back.get_or_insert_with(|| ready::held_back(state, plans, work));
             let is_in_the_way = held_back.iter().any(|&(of, other)| of == engine && other != index);
             if is_ready || is_in_the_way || ready::is_behind_long_wait(state, plans, index) {
                 break;

@@ -18,8 +18,6 @@ impl Policy for Clock {
         self.arrivals.arrive(subject);
     }
 
-    fn released(&mut self, _subject: Subject, _last_use: u64) {}
-
     fn rank(&self, slot: usize) -> u64 {
         self.arrivals.position(slot)
     }
@@ -33,8 +31,6 @@ impl Policy for Clock {
             candidates.set_rank(candidate.slot, self.arrivals.move_to_end(candidate.slot));
         }
     }
-
-    fn left(&mut self, _subject: Subject, _memory: SegmentId) {}
 
     fn gone(&mut self, subject: Subject) {
         self.arrivals.forget(subject);

@@ -40,8 +40,6 @@ impl Policy for Gdsf {
         self.known.entry(subject.slot).key = self.key(uses, subject.size);
     }
 
-    fn released(&mut self, _subject: Subject, _last_use: u64) {}
-
     fn rank(&self, slot: usize) -> u64 {
         self.known.get(slot).key
     }

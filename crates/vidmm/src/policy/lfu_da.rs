@@ -46,8 +46,6 @@ impl Policy for LfuDa {
         self.known.entry(subject.slot).key = self.age + 1;
     }
 
-    fn released(&mut self, _subject: Subject, _last_use: u64) {}
-
     fn rank(&self, slot: usize) -> u64 {
         self.known.get(slot).key
     }
@@ -60,8 +58,6 @@ impl Policy for LfuDa {
         }
         candidate.slot
     }
-
-    fn left(&mut self, _subject: Subject, _memory: SegmentId) {}
 
     fn gone(&mut self, subject: Subject) {
         *self.known.entry(subject.slot) = Known::default();

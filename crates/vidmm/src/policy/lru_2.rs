@@ -2,7 +2,7 @@
 //! allocation whose last use but one is oldest. Allocations with a single use go first, in the order of that use. An eviction forgets
 //! the uses, as in libCacheSim; the paper remembers the uses for a time.
 
-use super::{Candidates, Policy, Subject, slots::Slots};
+use super::{Policy, Subject, slots::Slots};
 use crate::units::SegmentId;
 
 /// Ranks of allocations with two uses begin here.
@@ -30,19 +30,11 @@ impl Policy for Lru2 {
         known.before = core::mem::replace(&mut known.last, self.last);
     }
 
-    fn brought_in(&mut self, _subject: Subject, _memory: SegmentId) {}
-
-    fn released(&mut self, _subject: Subject, _last_use: u64) {}
-
     fn rank(&self, slot: usize) -> u64 {
         match self.known.get(slot) {
             Known { last, before: 0 } => last,
             Known { before, .. } => TWICE + before,
         }
-    }
-
-    fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
-        candidates.first_from(0).expect("there is a candidate").slot
     }
 
     fn left(&mut self, subject: Subject, _memory: SegmentId) {

@@ -77,24 +77,27 @@ pub const RANK_MAX: u64 = (1 << 56) - 1;
 
 /// An order of eviction. [`VidMm::set_policy`](crate::VidMm::set_policy) takes one of your own.
 ///
-/// Times are counted in submissions of all devices. Every hook must do the same for the same calls: whatever is random follows
-/// from a seed.
+/// [`rank`](Self::rank) is enough for a policy; the other hooks do nothing by default, or what the ranks say. Times are counted in
+/// submissions of all devices. Every hook must do the same for the same calls: whatever is random follows from a seed.
 pub trait Policy: Debug + Send {
     /// A use. The allocation may be in no memory yet, or be on the list of another device as well.
-    fn used(&mut self, subject: Subject, time: u64);
+    fn used(&mut self, _subject: Subject, _time: u64) {}
 
     /// The allocation gets a place in a memory.
-    fn brought_in(&mut self, subject: Subject, memory: SegmentId);
+    fn brought_in(&mut self, _subject: Subject, _memory: SegmentId) {}
 
     /// No list of a device names it any more; the last submission under which one did had the number `last_use`.
-    fn released(&mut self, subject: Subject, last_use: u64);
+    fn released(&mut self, _subject: Subject, _last_use: u64) {}
 
     /// The rank of a resident allocation that becomes a candidate, up to [`RANK_MAX`]. Where one must go whose range is wanted (a memory segment
     /// without pages), the ranks alone are the order.
     fn rank(&self, slot: usize) -> u64;
 
-    /// Chooses the candidate that goes; there is one. The manager evicts it, and says so by [`left`](Self::left).
-    fn victim(&mut self, candidates: &mut dyn Candidates) -> usize;
+    /// Chooses the candidate that goes, that of the lowest rank by default; there is one. The manager evicts it, and says so by
+    /// [`left`](Self::left).
+    fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
+        candidates.first_from(0).map_or(usize::MAX, |first| first.slot)
+    }
 
     /// Whether the content of a candidate at the cold end may be copied out ahead of the eviction (D37). The order of the copies is
     /// that of the ranks. A policy that expects another write before the eviction says no.
@@ -121,8 +124,8 @@ pub trait Policy: Debug + Send {
     }
 
     /// The allocation has left a memory.
-    fn left(&mut self, subject: Subject, memory: SegmentId);
+    fn left(&mut self, _subject: Subject, _memory: SegmentId) {}
 
     /// The allocation is no more.
-    fn gone(&mut self, subject: Subject);
+    fn gone(&mut self, _subject: Subject) {}
 }

@@ -1,7 +1,6 @@
 //! The documented order as a policy (CRE-31a).
 
-use super::{Candidates, Policy, Subject, slots::Slots};
-use crate::units::SegmentId;
+use super::{Policy, Subject, slots::Slots};
 
 /// The least recently used goes first. A policy of your own may take the ranks from here.
 #[derive(Debug, Default)]
@@ -11,10 +10,6 @@ pub struct Recency {
 }
 
 impl Policy for Recency {
-    fn used(&mut self, _subject: Subject, _time: u64) {}
-
-    fn brought_in(&mut self, _subject: Subject, _memory: SegmentId) {}
-
     fn announced(&mut self, subject: Subject, time: u64) {
         self.released(subject, time);
     }
@@ -27,12 +22,6 @@ impl Policy for Recency {
     fn rank(&self, slot: usize) -> u64 {
         self.last_uses.get(slot)
     }
-
-    fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
-        candidates.first_from(0).map_or(usize::MAX, |first| first.slot)
-    }
-
-    fn left(&mut self, _subject: Subject, _memory: SegmentId) {}
 
     fn gone(&mut self, subject: Subject) {
         *self.last_uses.entry(subject.slot) = 0;

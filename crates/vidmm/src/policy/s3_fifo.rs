@@ -167,8 +167,6 @@ impl Policy for S3Fifo {
         queues.capacity = queues.capacity.max(queues.small + queues.main);
     }
 
-    fn released(&mut self, _subject: Subject, _last_use: u64) {}
-
     fn rank(&self, slot: usize) -> u64 {
         self.known.get(slot).rank
     }

@@ -23,8 +23,6 @@ impl Policy for Sieve {
         self.arrivals.arrive(subject);
     }
 
-    fn released(&mut self, _subject: Subject, _last_use: u64) {}
-
     fn rank(&self, slot: usize) -> u64 {
         self.arrivals.position(slot)
     }
@@ -46,8 +44,6 @@ impl Policy for Sieve {
             }
         }
     }
-
-    fn left(&mut self, _subject: Subject, _memory: SegmentId) {}
 
     fn gone(&mut self, subject: Subject) {
         self.arrivals.forget(subject);

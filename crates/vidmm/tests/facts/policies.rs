@@ -268,10 +268,6 @@ impl Liar {
 }
 
 impl Policy for Liar {
-    fn used(&mut self, _subject: Subject, _time: u64) {}
-
-    fn brought_in(&mut self, _subject: Subject, _memory: SegmentId) {}
-
     fn released(&mut self, _subject: Subject, _last_use: u64) {
         self.next();
     }
@@ -287,10 +283,6 @@ impl Policy for Liar {
         }
         self.next() as usize
     }
-
-    fn left(&mut self, _subject: Subject, _memory: SegmentId) {}
-
-    fn gone(&mut self, _subject: Subject) {}
 }
 
 static LIAR: PolicyKind = PolicyKind::new("liar", &|_| Box::new(Liar::default()));
@@ -451,14 +443,10 @@ struct LastInFirstOut {
 }
 
 impl Policy for LastInFirstOut {
-    fn used(&mut self, _subject: Subject, _time: u64) {}
-
     fn brought_in(&mut self, subject: Subject, _memory: SegmentId) {
         self.arrivals += 1;
         self.arrived.insert(subject.slot, self.arrivals);
     }
-
-    fn released(&mut self, _subject: Subject, _last_use: u64) {}
 
     fn rank(&self, slot: usize) -> u64 {
         self.arrived[&slot]
@@ -473,8 +461,6 @@ impl Policy for LastInFirstOut {
     fn left(&mut self, subject: Subject, _memory: SegmentId) {
         self.arrived.remove(&subject.slot);
     }
-
-    fn gone(&mut self, _subject: Subject) {}
 }
 
 #[test]

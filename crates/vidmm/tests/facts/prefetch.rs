@@ -183,10 +183,6 @@ fn a_wrong_announcement_is_refused_and_the_last_one_stands() {
 struct Answers(Recency, Arc<AtomicUsize>);
 
 impl Policy for Answers {
-    fn used(&mut self, _subject: Subject, _time: u64) {}
-
-    fn brought_in(&mut self, _subject: Subject, _memory: SegmentId) {}
-
     fn released(&mut self, subject: Subject, last_use: u64) {
         self.0.released(subject, last_use);
     }
@@ -206,8 +202,6 @@ impl Policy for Answers {
     fn prefetch(&mut self, _memory: SegmentId, _free: u64) -> Option<usize> {
         Some(self.1.load(Ordering::Relaxed))
     }
-
-    fn left(&mut self, _subject: Subject, _memory: SegmentId) {}
 
     fn gone(&mut self, subject: Subject) {
         self.0.gone(subject);

@@ -2,7 +2,7 @@
 //! (D37).
 
 use vidmm::contract::AllocationFlags;
-use vidmm::policy::{Candidate, Candidates, Policy, Subject};
+use vidmm::policy::{Candidate, Policy, Subject};
 use vidmm::*;
 
 use crate::world::*;
@@ -343,17 +343,9 @@ fn cleaning_in_vain_lowers_the_watermark() {
 struct Never;
 
 impl Policy for Never {
-    fn used(&mut self, _: Subject, _: u64) {}
-    fn brought_in(&mut self, _: Subject, _: SegmentId) {}
-    fn released(&mut self, _: Subject, _: u64) {}
     fn rank(&self, _: usize) -> u64 {
         0
     }
-    fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
-        candidates.first_from(0).unwrap().slot
-    }
-    fn left(&mut self, _: Subject, _: SegmentId) {}
-    fn gone(&mut self, _: Subject) {}
     fn cleans(&self, _: Candidate) -> bool {
         false
     }

@@ -53,7 +53,29 @@ unsafe fn read_operation(operation: &wdk::D3DDDI_UPDATEGPUVIRTUALADDRESS_OPERATI
     }
 }
 
+/// `struct vidmm_kmt_room`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct QueryRoom {
+    device: u32,
+    num_allocations: u32,
+    allocations: *const u32,
+    num_bytes_to_trim: u64,
+    /// Bytes now, bytes after trims, bytes of others: of local memory, then of system memory.
+    bytes: [u64; 6],
+}
+
 thunks! {
+    /// Answers whether MakeResident would accept a list.
+    vidmm_kmt_query_room(args: QueryRoom) {
+        // SAFETY: the array has so many elements.
+        let allocations = unsafe { elements(args.allocations, args.num_allocations) };
+        let reply = client::call(Call::QueryRoom { device: args.device, allocations });
+        args.num_bytes_to_trim = reply.num_bytes_to_trim;
+        args.bytes = Vec::as_slice(&reply.values).try_into().unwrap_or_default();
+        reply
+    }
+
     /// Reserves GPU virtual addresses.
     D3DKMTReserveGpuVirtualAddress(args: wdk::D3DDDI_RESERVEGPUVIRTUALADDRESS) {
         let (minimum, maximum) = (args.MinimumAddress, args.MaximumAddress);

@@ -48,6 +48,9 @@ impl Worker {
                 let made = self.make_resident(device, &allocations, flags, ready)?;
                 let _ = reply.send(made);
             }
+            Command::QueryRoom { device, allocations, reply } => {
+                let _ = reply.send(self.query_room(device, &allocations));
+            }
             Command::Evict { device, allocations, flags } => {
                 // The application's own list was looked at before.
                 let all = self.objects.resources.allocations(&allocations);

@@ -11,7 +11,7 @@ use vidmm::{
 use super::super::command::{FrameAllocations, NamedRanges, Turn};
 use super::super::error::Error;
 use super::super::frame_list::FrameList;
-use super::super::no_room::{NeedsRoom, NoRoom};
+use super::super::no_room::{ListRoom, NeedsRoom, NoRoom};
 use super::super::objects::DeviceRecord;
 use super::super::resources::ResourceRecord;
 use super::Worker;
@@ -64,6 +64,12 @@ impl Worker {
             }
             error => error.into(),
         }))
+    }
+
+    pub(super) fn query_room(&self, device: DeviceId, allocations: &[AllocationId]) -> Result<ListRoom, Error> {
+        let room = self.vidmm.query_room(device, &self.objects.resources.allocations(allocations))?;
+        let frames = self.objects.devices.get(&device).and_then(|record| record.frames.as_ref());
+        Ok(ListRoom { room, bytes_of_frames: frames.map_or(0, FrameList::listed_bytes) })
     }
 
     /// Frames of a device give up the bytes that a refusal misses, by the policy. Where the refusal is for the budget of the process,

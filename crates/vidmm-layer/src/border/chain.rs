@@ -1,0 +1,150 @@
+//! Devices, and the macro that puts functions into their chains.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use ash::vk::{self, Handle};
+
+use super::{commands, copies, descriptors, memory, queues};
+use crate::record::Record;
+use crate::tables::Tables;
+
+/// The devices by the key of the loader's table, which all of their queues and command buffers share.
+static DEVICES: RwLock<BTreeMap<usize, Arc<Device>>> = RwLock::new(BTreeMap::new());
+
+/// A device, and the functions behind the layer.
+pub struct Device {
+    pub get: vk::PFN_vkGetDeviceProcAddr,
+    /// Whether a trace watches the device.
+    pub is_watched: bool,
+    pub memory: memory::Next,
+    pub descriptors: descriptors::Next,
+    pub commands: commands::Next,
+    pub copies: copies::Next,
+    pub queues: queues::Next,
+    tables: Mutex<Tables>,
+}
+
+/// The key of an object that the loader dispatches by.
+pub fn key(object: impl Handle) -> usize {
+    // SAFETY: the loader's objects begin with a pointer to the table of functions.
+    unsafe { *(object.as_raw() as *const usize) }
+}
+
+impl Device {
+    pub fn add(device: vk::Device, get: vk::PFN_vkGetDeviceProcAddr, is_watched: bool, tables: Tables) {
+        // SAFETY: the device lives, and the name ends with a zero.
+        let find = |name: &CStr| unsafe { get(device, name.as_ptr()) };
+        let added = Self {
+            get,
+            is_watched,
+            memory: memory::Next::load(find),
+            descriptors: descriptors::Next::load(find),
+            commands: commands::Next::load(find),
+            copies: copies::Next::load(find),
+            queues: queues::Next::load(find),
+            tables: Mutex::new(tables),
+        };
+        let mut devices = DEVICES.write().unwrap_or_else(PoisonError::into_inner);
+        devices.insert(key(device), Arc::new(added));
+    }
+
+    pub fn remove(device: vk::Device) -> Option<Arc<Self>> {
+        DEVICES.write().unwrap_or_else(PoisonError::into_inner).remove(&key(device))
+    }
+
+    /// The device of a device, queue or command buffer.
+    pub fn of(object: impl Handle) -> Arc<Self> {
+        let devices = DEVICES.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(devices.get(&key(object)).expect("a device that the layer is in the chain of"))
+    }
+
+    pub fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records what a command of a command buffer does.
+    pub fn record(&self, buffer: vk::CommandBuffer, command: impl FnOnce(&mut Record, &Tables)) {
+        let mut tables = self.tables();
+        // The record is beside the tables while the command looks objects up.
+        if let Some((pool, mut record)) = tables.commands.remove(&buffer) {
+            command(&mut record, &tables);
+            tables.commands.insert(buffer, (pool, record));
+        }
+    }
+}
+
+/// The layer's function for a name, in the chain of a device.
+pub fn ours(name: &CStr) -> vk::PFN_vkVoidFunction {
+    memory::ours(name)
+        .or_else(|| descriptors::ours(name))
+        .or_else(|| commands::ours(name))
+        .or_else(|| copies::ours(name))
+        .or_else(|| queues::ours(name))
+}
+
+/// A structure of a chain.
+///
+/// # Safety
+///
+/// `next` is null or the first of a chain of Vulkan's structures, which live as long as the result.
+pub unsafe fn find<'a, T: vk::TaggedStructure>(mut next: *const c_void) -> Option<&'a T> {
+    // SAFETY: each structure of a chain begins with its type and the next.
+    while let Some(structure) = unsafe { next.cast::<vk::BaseInStructure<'a>>().as_ref() } {
+        if structure.s_type == T::STRUCTURE_TYPE {
+            // SAFETY: the type says what the structure is.
+            return unsafe { next.cast::<T>().as_ref() };
+        }
+        next = structure.p_next.cast();
+    }
+    None
+}
+
+/// Functions in the chain of a device. Each is `fn FIELD(HANDLE, ARGUMENTS) -> RESULT = NAMES => |device, next| BODY`: `device` is the
+/// [`Device`], and `next()` calls the next function of the chain with the arguments of the program.
+macro_rules! hooks {
+    ($module:ident: $(
+        fn $field:ident($first:ident: $handle:ty $(, $argument:ident: $type:ty)* $(,)?) $(-> $result:ty)? =
+            $($name:literal),+ => |$device:ident, $next:ident| $body:block
+    )*) => {
+        /// The next functions in the chain.
+        pub struct Next {
+            $($field: Option<unsafe extern "system" fn($handle $(, $type)*) $(-> $result)?>,)*
+        }
+
+        impl Next {
+            pub fn load(find: impl Fn(&std::ffi::CStr) -> ash::vk::PFN_vkVoidFunction) -> Self {
+                Self {$(
+                    // SAFETY: the function of this name has these arguments.
+                    $field: None $(.or_else(|| find($name)))+.map(|next| unsafe { std::mem::transmute(next) }),
+                )*}
+            }
+        }
+
+        /// The layer's function for a name.
+        pub fn ours(name: &std::ffi::CStr) -> ash::vk::PFN_vkVoidFunction {
+            $(if [$($name),+].contains(&name) {
+                let ours: unsafe extern "system" fn($handle $(, $type)*) $(-> $result)? = $field;
+                // SAFETY: a pointer to a function keeps its value.
+                return Some(unsafe { std::mem::transmute(ours) });
+            })*
+            None
+        }
+
+        $(
+            unsafe extern "system" fn $field($first: $handle $(, $argument: $type)*) $(-> $result)? {
+                let $device = crate::border::chain::Device::of($first);
+                // SAFETY: the arguments are those of the program.
+                let $next = || unsafe {
+                    ($device.$module.$field.expect("a function that the device has"))($first $(, $argument)*)
+                };
+                $body
+            }
+        )*
+    };
+}
+pub(super) use hooks;
+
+/// The program's own functions for memory, which the layer does not touch.
+pub type Allocator<'a> = *const vk::AllocationCallbacks<'a>;

@@ -1,0 +1,42 @@
+//! A Vulkan layer that watches an unmodified program, and writes what the program does with memory into a trace.
+//!
+//! The layer changes nothing: each call goes on to the driver as the program made the call. `vidmm exec --trace FILE -- PROGRAM` puts the
+//! layer between a program and Vulkan's loader; docs/guides/traces.md describes the trace. Without the variable [`TRACE_VARIABLE`] the layer
+//! only hands calls on.
+//!
+//! The module `border` has the functions that the loader calls. The other modules have plain data: [`ranges`] joins uses of
+//! bytes, `tables` knows the objects of a device, `descriptors` and `record` know what command buffers use, `trace` writes.
+
+#![allow(non_snake_case, reason = "Vulkan's loader expects this name of the library")]
+
+// A file imports only from those above it.
+pub mod ranges;
+mod trace;
+mod descriptors;
+mod record;
+mod submission;
+mod tables;
+mod border;
+
+pub use trace::{TRACE_VARIABLE, of_process};
+
+/// The name of the layer.
+pub const LAYER_NAME: &str = "VK_LAYER_VIDMM_residency";
+
+/// The manifest that Vulkan's loader reads, for the library at a path.
+pub fn manifest(library: &str) -> String {
+    let path: String = library.chars().flat_map(escape).collect();
+    format!(
+        r#"{{"file_format_version": "1.2.0", "layer": {{"name": "{LAYER_NAME}", "type": "GLOBAL", "library_path": "{path}",
+"api_version": "1.3.281", "implementation_version": "1", "description": "what a program does with video memory"}}}}"#
+    )
+}
+
+/// A character in a string of JSON.
+fn escape(c: char) -> Vec<char> {
+    match c {
+        '"' | '\\' => vec!['\\', c],
+        c if c.is_control() => format!("\\u{:04x}", u32::from(c)).chars().collect(),
+        c => vec![c],
+    }
+}
