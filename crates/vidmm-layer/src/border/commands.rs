@@ -326,6 +326,31 @@ hooks! {
         next();
     }
 
+    fn draw_multi(
+        buffer: vk::CommandBuffer, count: u32, infos: *const vk::MultiDrawInfoEXT, instances: u32, first: u32, stride: u32
+    ) = c"vkCmdDrawMultiEXT" => |this, next| {
+        this.record(buffer, |record, _| record.draw(false));
+        next();
+    }
+
+    fn draw_multi_indexed(
+        buffer: vk::CommandBuffer, count: u32, infos: *const vk::MultiDrawIndexedInfoEXT, instances: u32, first: u32,
+        stride: u32, offset: *const i32
+    ) = c"vkCmdDrawMultiIndexedEXT" => |this, next| {
+        this.record(buffer, |record, _| record.draw(true));
+        next();
+    }
+
+    fn draw_byte_count(
+        buffer: vk::CommandBuffer, instances: u32, first: u32, counter: vk::Buffer, offset: u64, from: u32, stride: u32
+    ) = c"vkCmdDrawIndirectByteCountEXT" => |this, next| {
+        this.record(buffer, |record, tables| {
+            record.use_range(tables.range(counter, offset, 4, Access::Read));
+            record.draw(false);
+        });
+        next();
+    }
+
     fn draw_tasks(buffer: vk::CommandBuffer, x: u32, y: u32, z: u32) = c"vkCmdDrawMeshTasksEXT" => |this, next| {
         this.record(buffer, |record, _| record.shade(vk::PipelineBindPoint::GRAPHICS));
         next();
@@ -357,6 +382,19 @@ hooks! {
         buffer: vk::CommandBuffer, raygen: *const c_void, miss: *const c_void, hit: *const c_void,
         callable: *const c_void, width: u32, height: u32, depth: u32
     ) = c"vkCmdTraceRaysKHR" => |this, next| {
+        this.record(buffer, |record, _| record.shade(vk::PipelineBindPoint::RAY_TRACING_KHR));
+        next();
+    }
+
+    fn trace_rays_indirect(
+        buffer: vk::CommandBuffer, raygen: *const c_void, miss: *const c_void, hit: *const c_void,
+        callable: *const c_void, address: u64
+    ) = c"vkCmdTraceRaysIndirectKHR" => |this, next| {
+        this.record(buffer, |record, _| record.shade(vk::PipelineBindPoint::RAY_TRACING_KHR));
+        next();
+    }
+
+    fn trace_rays_indirect_2(buffer: vk::CommandBuffer, address: u64) = c"vkCmdTraceRaysIndirect2KHR" => |this, next| {
         this.record(buffer, |record, _| record.shade(vk::PipelineBindPoint::RAY_TRACING_KHR));
         next();
     }

@@ -19,11 +19,21 @@ const INTERFACE_VERSION: u32 = 2;
 const LINK: u32 = 0;
 
 /// Extensions by which a program uses memory in ways that a trace does not cover.
-const UNCOVERED: [(&CStr, &str); 4] = [
+const UNCOVERED: [(&CStr, &str); 14] = [
     (c"VK_EXT_descriptor_buffer", "descriptor-buffers"),
     (c"VK_EXT_device_generated_commands", "generated-commands"),
     (c"VK_NV_device_generated_commands", "generated-commands"),
     (c"VK_EXT_host_image_copy", "host-image-copies"),
+    (c"VK_KHR_video_queue", "videos"),
+    (c"VK_NV_mesh_shader", "other-commands"),
+    (c"VK_NV_ray_tracing", "other-commands"),
+    (c"VK_NV_copy_memory_indirect", "other-commands"),
+    (c"VK_NV_memory_decompression", "other-commands"),
+    (c"VK_NV_cuda_kernel_launch", "other-commands"),
+    (c"VK_NVX_binary_import", "other-commands"),
+    (c"VK_AMDX_shader_enqueue", "other-commands"),
+    (c"VK_HUAWEI_subpass_shading", "other-commands"),
+    (c"VK_HUAWEI_cluster_culling_shader", "other-commands"),
 ];
 
 /// The instances by the key of the loader's table, which all of their physical devices share.
