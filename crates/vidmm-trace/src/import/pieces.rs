@@ -25,7 +25,7 @@ pub(super) enum Access {
 /// An allocation of memory.
 pub(super) struct Memory {
     pub(super) bytes: u64,
-    /// Whether the memory is the device's own, for which uses compete.
+    /// Whether the memory is the device's own.
     pub(super) is_local: bool,
     pub(super) device: u64,
     /// The number of submissions at the free.
@@ -36,7 +36,7 @@ pub(super) struct Memory {
 pub(super) struct Submission {
     pub(super) device: u64,
     pub(super) at: u64,
-    /// The time of the next submission, or of the end that the program saw, whichever comes first.
+    /// The time of the next submission, or of the end as the program saw, if earlier.
     pub(super) until: Option<u64>,
     pub(super) uses: Vec<Use>,
 }

@@ -1,7 +1,7 @@
 //! Traces of `vidmm exec --trace`: an unmodified program, watched by a layer of Vulkan.
 //!
-//! The first line is `vidmm-trace 1`, the last one `end`. A line between the two is an event behind its time in nanoseconds, or a range
-//! that the submission above uses. docs/guides/traces.md has the lines, and how a trace becomes a workload.
+//! The first line is `vidmm-trace 1`, the last one `end`. Other lines are events behind a time in nanoseconds, or ranges of the
+//! submission above. docs/guides/traces.md has the lines, and how a trace becomes a workload.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use super::lines::{Line, Lines};
 use super::pieces::{Access, Memory, Submission, Use, pieces};
 use crate::Workload;
 
-/// The version that this reader understands, in the first line.
+/// The first line of the version of this reader.
 const HEADER: &str = "vidmm-trace 1";
 
 /// How the first line of each version begins.
