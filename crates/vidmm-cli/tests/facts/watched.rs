@@ -27,7 +27,10 @@ fn a_watched_trace_runs_alone_and_as_a_process_of_a_scenario_and_is_replayed() {
     assert!(run.stdout.contains("40 kernels and 4 uploads of 2 processes"), "{run}");
     // Half of the memory holds one buffer, and each submission needs the other buffer: 18 of 22 uses miss.
     let replay = shell(&format!("vidmm replay {path} --local-memory 50% --policy lru --ahead 0")).expect(0);
-    assert!(replay.stdout.contains("out.vt: vidmm, ") && replay.stdout.contains(" 1.1 MiB    1.2 MiB  81.82 %"), "{replay}");
+    assert!(
+        replay.stdout.contains("out.vt: vidmm, ") && replay.stdout.contains(" 1.1 MiB    1.2 MiB  81.82 %"),
+        "{replay}"
+    );
     std::fs::write(&path, trace().replace("7500 done 1 1 7", "7500 done 1 1 8")).unwrap();
     let refused = shell(&format!("vidmm replay {path} --local-memory 50%")).expect(2);
     assert!(refused.stderr.contains("line 27: found `8`, expected a submission above"), "{refused}");
