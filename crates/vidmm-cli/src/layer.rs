@@ -76,7 +76,7 @@ fn files(trace: &Path) -> impl Iterator<Item = PathBuf> {
     (1..).map(|process| of_process(trace, process)).take_while(|file| file.exists())
 }
 
-/// What a trace has.
+/// The counts of a trace.
 #[derive(Default)]
 struct Counts {
     events: BTreeMap<String, u64>,

@@ -8,7 +8,7 @@ use ash::vk;
 
 use crate::ranges::Access;
 
-/// A range of a buffer, and what is done to the range. The buffer is named by the number that no other buffer ever has.
+/// A range of a buffer, and what is done to the range. The number of the buffer is never used again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Use {
     pub buffer: u64,
@@ -16,7 +16,7 @@ pub struct Use {
     pub access: Access,
 }
 
-/// What shaders may do through a descriptor of a type, if the type is of buffers.
+/// The access of shaders through a descriptor of a type, if the type is of buffers.
 pub fn access(of: vk::DescriptorType) -> Option<Access> {
     use vk::DescriptorType as Type;
     match of {
@@ -87,7 +87,7 @@ impl Set {
         self.layout.values().filter(|(of, _)| is_dynamic(*of)).map(|&(_, count)| count as usize).sum()
     }
 
-    /// What shaders may use through the set, which is bound with these offsets.
+    /// The ranges of the set under the offsets of a bind.
     pub fn uses<'a>(&'a self, offsets: &'a [u32]) -> impl Iterator<Item = Use> + 'a {
         let mut dynamic = BTreeMap::new();
         let mut at = 0;

@@ -28,7 +28,7 @@ pub fn manifest(library: &str) -> String {
     let path: String = library.chars().flat_map(escape).collect();
     format!(
         r#"{{"file_format_version": "1.2.0", "layer": {{"name": "{LAYER_NAME}", "type": "GLOBAL", "library_path": "{path}",
-"api_version": "1.3.281", "implementation_version": "1", "description": "what a program does with video memory"}}}}"#
+"api_version": "1.4.300", "implementation_version": "1", "description": "what a program does with video memory"}}}}"#
     )
 }
 

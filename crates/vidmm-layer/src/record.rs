@@ -1,4 +1,4 @@
-//! What the commands of a command buffer use.
+//! The uses of the commands of a command buffer.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -21,7 +21,7 @@ pub enum Step {
 #[derive(Default)]
 pub struct Record {
     steps: Vec<Step>,
-    /// A step that is there is not added again: what is done to the content stays the same.
+    /// A known step is not added again: a second time changes nothing.
     known: HashSet<Step>,
     bound: BTreeMap<(vk::PipelineBindPoint, u32), Bound>,
     vertices: BTreeMap<u32, Option<Use>>,
@@ -44,7 +44,7 @@ impl Record {
         }
     }
 
-    /// A command that names a range; none is of a buffer that is not known.
+    /// A command names a range, if the buffer is known.
     pub fn use_range(&mut self, range: Option<Use>) {
         range.into_iter().for_each(|range| self.add(Step::Use(range)));
     }
@@ -75,7 +75,7 @@ impl Record {
         self.index = range;
     }
 
-    /// Shaders run: they use what is bound at the point.
+    /// Shaders run, and use the sets bound at the point.
     pub fn shade(&mut self, point: vk::PipelineBindPoint) {
         let mut steps = Vec::new();
         for (_, bound) in self.bound.iter().filter(|((at, _), _)| *at == point) {

@@ -40,3 +40,4 @@ mod traces;
 mod verdicts;
 mod verifier;
 mod vulkan;
+mod watched;

@@ -1,28 +1,27 @@
 //! Devices, and the macro that puts functions into their chains.
 
+use std::any::Any;
 use std::collections::BTreeMap;
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use ash::vk::{self, Handle};
 
-use super::{commands, copies, descriptors, memory, queues};
 use crate::record::Record;
 use crate::tables::Tables;
 
 /// The devices by the key of the loader's table, which all of their queues and command buffers share.
 static DEVICES: RwLock<BTreeMap<usize, Arc<Device>>> = RwLock::new(BTreeMap::new());
 
+/// The next functions in the chain: a struct for each file of [`hooks`].
+pub type Next = Vec<Box<dyn Any + Send + Sync>>;
+
 /// A device, and the functions behind the layer.
 pub struct Device {
     pub get: vk::PFN_vkGetDeviceProcAddr,
     /// Whether a trace watches the device.
     pub is_watched: bool,
-    pub memory: memory::Next,
-    pub descriptors: descriptors::Next,
-    pub commands: commands::Next,
-    pub copies: copies::Next,
-    pub queues: queues::Next,
+    next: Next,
     tables: Mutex<Tables>,
 }
 
@@ -33,19 +32,8 @@ pub fn key(object: impl Handle) -> usize {
 }
 
 impl Device {
-    pub fn add(device: vk::Device, get: vk::PFN_vkGetDeviceProcAddr, is_watched: bool, tables: Tables) {
-        // SAFETY: the device lives, and the name ends with a zero.
-        let find = |name: &CStr| unsafe { get(device, name.as_ptr()) };
-        let added = Self {
-            get,
-            is_watched,
-            memory: memory::Next::load(find),
-            descriptors: descriptors::Next::load(find),
-            commands: commands::Next::load(find),
-            copies: copies::Next::load(find),
-            queues: queues::Next::load(find),
-            tables: Mutex::new(tables),
-        };
+    pub fn add(device: vk::Device, get: vk::PFN_vkGetDeviceProcAddr, is_watched: bool, next: Next, tables: Tables) {
+        let added = Self { get, is_watched, next, tables: Mutex::new(tables) };
         let mut devices = DEVICES.write().unwrap_or_else(PoisonError::into_inner);
         devices.insert(key(device), Arc::new(added));
     }
@@ -58,6 +46,11 @@ impl Device {
     pub fn of(object: impl Handle) -> Arc<Self> {
         let devices = DEVICES.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(devices.get(&key(object)).expect("a device that the layer is in the chain of"))
+    }
+
+    /// The next functions of a file.
+    pub fn next<T: 'static>(&self) -> &T {
+        self.next.iter().find_map(|next| next.downcast_ref()).expect("a device has those of each file")
     }
 
     pub fn tables(&self) -> MutexGuard<'_, Tables> {
@@ -73,15 +66,6 @@ impl Device {
             tables.commands.insert(buffer, (pool, record));
         }
     }
-}
-
-/// The layer's function for a name, in the chain of a device.
-pub fn ours(name: &CStr) -> vk::PFN_vkVoidFunction {
-    memory::ours(name)
-        .or_else(|| descriptors::ours(name))
-        .or_else(|| commands::ours(name))
-        .or_else(|| copies::ours(name))
-        .or_else(|| queues::ours(name))
 }
 
 /// A structure of a chain.
@@ -104,7 +88,7 @@ pub unsafe fn find<'a, T: vk::TaggedStructure>(mut next: *const c_void) -> Optio
 /// Functions in the chain of a device. Each is `fn FIELD(HANDLE, ARGUMENTS) -> RESULT = NAMES => |device, next| BODY`: `device` is the
 /// [`Device`], and `next()` calls the next function of the chain with the arguments of the program.
 macro_rules! hooks {
-    ($module:ident: $(
+    ($(
         fn $field:ident($first:ident: $handle:ty $(, $argument:ident: $type:ty)* $(,)?) $(-> $result:ty)? =
             $($name:literal),+ => |$device:ident, $next:ident| $body:block
     )*) => {
@@ -117,7 +101,12 @@ macro_rules! hooks {
             pub fn load(find: impl Fn(&std::ffi::CStr) -> ash::vk::PFN_vkVoidFunction) -> Self {
                 Self {$(
                     // SAFETY: the function of this name has these arguments.
-                    $field: None $(.or_else(|| find($name)))+.map(|next| unsafe { std::mem::transmute(next) }),
+                    $field: None $(.or_else(|| find($name)))+.map(|next| unsafe {
+                        std::mem::transmute::<
+                            unsafe extern "system" fn(),
+                            unsafe extern "system" fn($handle $(, $type)*) $(-> $result)?,
+                        >(next)
+                    }),
                 )*}
             }
         }
@@ -127,7 +116,12 @@ macro_rules! hooks {
             $(if [$($name),+].contains(&name) {
                 let ours: unsafe extern "system" fn($handle $(, $type)*) $(-> $result)? = $field;
                 // SAFETY: a pointer to a function keeps its value.
-                return Some(unsafe { std::mem::transmute(ours) });
+                return Some(unsafe {
+                    std::mem::transmute::<
+                        unsafe extern "system" fn($handle $(, $type)*) $(-> $result)?,
+                        unsafe extern "system" fn(),
+                    >(ours)
+                });
             })*
             None
         }
@@ -137,7 +131,7 @@ macro_rules! hooks {
                 let $device = crate::border::chain::Device::of($first);
                 // SAFETY: the arguments are those of the program.
                 let $next = || unsafe {
-                    ($device.$module.$field.expect("a function that the device has"))($first $(, $argument)*)
+                    ($device.next::<Next>().$field.expect("a function that the device has"))($first $(, $argument)*)
                 };
                 $body
             }

@@ -1,4 +1,4 @@
-//! Command buffers: what is bound, and the commands that run shaders.
+//! Command buffers: bound sets and buffers, and commands that run shaders.
 
 use std::ffi::c_void;
 
@@ -78,14 +78,14 @@ fn parameters(tables: &Tables, buffer: vk::Buffer, offset: u64, count: u32, stri
     tables.range(buffer, offset, others + bytes, Access::Read)
 }
 
-hooks! { commands:
+hooks! {
     fn allocate(
         device: vk::Device, info: &vk::CommandBufferAllocateInfo<'_>, buffers: *mut vk::CommandBuffer
     ) -> vk::Result = c"vkAllocateCommandBuffers" => |this, next| {
         let result = next();
         if result == vk::Result::SUCCESS {
             let mut tables = this.tables();
-            // SAFETY: the call succeeded, so all are there.
+            // SAFETY: a successful call has made the command buffers.
             for &buffer in unsafe { list(buffers, info.command_buffer_count) } {
                 tables.commands.insert(buffer, (info.command_pool, Record::default()));
             }
@@ -97,7 +97,7 @@ hooks! { commands:
         device: vk::Device, pool: vk::CommandPool, count: u32, buffers: *const vk::CommandBuffer
     ) = c"vkFreeCommandBuffers" => |this, next| {
         let mut tables = this.tables();
-        // SAFETY: the program gave an array of that length.
+        // SAFETY: array and length come from the program together.
         unsafe { list(buffers, count) }.iter().for_each(|buffer| _ = tables.commands.remove(buffer));
         drop(tables);
         next();
@@ -125,7 +125,7 @@ hooks! { commands:
     fn execute(
         buffer: vk::CommandBuffer, count: u32, secondaries: *const vk::CommandBuffer
     ) = c"vkCmdExecuteCommands" => |this, next| {
-        // SAFETY: the program gave an array of that length.
+        // SAFETY: array and length come from the program together.
         let secondaries = unsafe { list(secondaries, count) };
         this.record(buffer, |record, _| secondaries.iter().for_each(|&secondary| record.execute(secondary)));
         next();
@@ -135,7 +135,7 @@ hooks! { commands:
         buffer: vk::CommandBuffer, point: vk::PipelineBindPoint, layout: vk::PipelineLayout, first: u32, count: u32,
         sets: *const vk::DescriptorSet, num_offsets: u32, offsets: *const u32
     ) = c"vkCmdBindDescriptorSets" => |this, next| {
-        // SAFETY: the program gave arrays of these lengths.
+        // SAFETY: arrays and lengths come from the program together.
         let (sets, offsets) = unsafe { (list(sets, count), list(offsets, num_offsets)) };
         this.record(buffer, |record, tables| bind(record, tables, point, first, sets, offsets));
         next();
@@ -144,7 +144,7 @@ hooks! { commands:
     fn bind_sets_2(
         buffer: vk::CommandBuffer, info: &vk::BindDescriptorSetsInfoKHR<'_>
     ) = c"vkCmdBindDescriptorSets2", c"vkCmdBindDescriptorSets2KHR" => |this, next| {
-        // SAFETY: the program gave arrays of these lengths.
+        // SAFETY: arrays and lengths come from the program together.
         let (sets, offsets) = unsafe {
             (
                 list(info.p_descriptor_sets, info.descriptor_set_count),
@@ -161,7 +161,7 @@ hooks! { commands:
         buffer: vk::CommandBuffer, point: vk::PipelineBindPoint, layout: vk::PipelineLayout, set: u32, count: u32,
         writes: *const vk::WriteDescriptorSet<'_>
     ) = c"vkCmdPushDescriptorSet", c"vkCmdPushDescriptorSetKHR" => |this, next| {
-        // SAFETY: the program gave an array of that length.
+        // SAFETY: array and length come from the program together.
         this.record(buffer, |record, tables| unsafe { push(record, tables, point, set, list(writes, count)) });
         next();
     }
@@ -171,7 +171,7 @@ hooks! { commands:
     ) = c"vkCmdPushDescriptorSet2", c"vkCmdPushDescriptorSet2KHR" => |this, next| {
         this.record(buffer, |record, tables| {
             for point in points(info.stage_flags) {
-                // SAFETY: the program gave an array of that length.
+                // SAFETY: array and length come from the program together.
                 let writes = unsafe { list(info.p_descriptor_writes, info.descriptor_write_count) };
                 // SAFETY: the writes are the program's.
                 unsafe { push(record, tables, point, info.set, writes) };
@@ -227,7 +227,7 @@ hooks! { commands:
     fn bind_vertices(
         buffer: vk::CommandBuffer, first: u32, count: u32, of: *const vk::Buffer, offsets: *const u64
     ) = c"vkCmdBindVertexBuffers" => |this, next| {
-        // SAFETY: the program gave arrays of that length.
+        // SAFETY: arrays and length come from the program together.
         let (of, offsets) = unsafe { (list(of, count), list(offsets, count)) };
         this.record(buffer, |record, tables| {
             for ((number, &of), &offset) in (first..).zip(of).zip(offsets) {
@@ -241,7 +241,7 @@ hooks! { commands:
         buffer: vk::CommandBuffer, first: u32, count: u32, of: *const vk::Buffer, offsets: *const u64,
         sizes: *const u64, strides: *const u64
     ) = c"vkCmdBindVertexBuffers2", c"vkCmdBindVertexBuffers2EXT" => |this, next| {
-        // SAFETY: the program gave arrays of that length; sizes may be missing.
+        // SAFETY: arrays and length come from the program together; sizes may be missing.
         let (of, offsets, sizes) = unsafe { (list(of, count), list(offsets, count), list(sizes, count)) };
         this.record(buffer, |record, tables| {
             for (at, (&of, &offset)) in of.iter().zip(offsets).enumerate() {
@@ -326,6 +326,31 @@ hooks! { commands:
         next();
     }
 
+    fn draw_multi(
+        buffer: vk::CommandBuffer, count: u32, infos: *const vk::MultiDrawInfoEXT, instances: u32, first: u32, stride: u32
+    ) = c"vkCmdDrawMultiEXT" => |this, next| {
+        this.record(buffer, |record, _| record.draw(false));
+        next();
+    }
+
+    fn draw_multi_indexed(
+        buffer: vk::CommandBuffer, count: u32, infos: *const vk::MultiDrawIndexedInfoEXT, instances: u32, first: u32,
+        stride: u32, offset: *const i32
+    ) = c"vkCmdDrawMultiIndexedEXT" => |this, next| {
+        this.record(buffer, |record, _| record.draw(true));
+        next();
+    }
+
+    fn draw_byte_count(
+        buffer: vk::CommandBuffer, instances: u32, first: u32, counter: vk::Buffer, offset: u64, from: u32, stride: u32
+    ) = c"vkCmdDrawIndirectByteCountEXT" => |this, next| {
+        this.record(buffer, |record, tables| {
+            record.use_range(tables.range(counter, offset, 4, Access::Read));
+            record.draw(false);
+        });
+        next();
+    }
+
     fn draw_tasks(buffer: vk::CommandBuffer, x: u32, y: u32, z: u32) = c"vkCmdDrawMeshTasksEXT" => |this, next| {
         this.record(buffer, |record, _| record.shade(vk::PipelineBindPoint::GRAPHICS));
         next();
@@ -357,6 +382,19 @@ hooks! { commands:
         buffer: vk::CommandBuffer, raygen: *const c_void, miss: *const c_void, hit: *const c_void,
         callable: *const c_void, width: u32, height: u32, depth: u32
     ) = c"vkCmdTraceRaysKHR" => |this, next| {
+        this.record(buffer, |record, _| record.shade(vk::PipelineBindPoint::RAY_TRACING_KHR));
+        next();
+    }
+
+    fn trace_rays_indirect(
+        buffer: vk::CommandBuffer, raygen: *const c_void, miss: *const c_void, hit: *const c_void,
+        callable: *const c_void, address: u64
+    ) = c"vkCmdTraceRaysIndirectKHR" => |this, next| {
+        this.record(buffer, |record, _| record.shade(vk::PipelineBindPoint::RAY_TRACING_KHR));
+        next();
+    }
+
+    fn trace_rays_indirect_2(buffer: vk::CommandBuffer, address: u64) = c"vkCmdTraceRaysIndirect2KHR" => |this, next| {
         this.record(buffer, |record, _| record.shade(vk::PipelineBindPoint::RAY_TRACING_KHR));
         next();
     }

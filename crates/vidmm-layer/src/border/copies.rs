@@ -8,11 +8,11 @@ use super::chain::hooks;
 use super::list;
 use crate::ranges::Access;
 
-hooks! { copies:
+hooks! {
     fn copy(
         buffer: vk::CommandBuffer, from: vk::Buffer, to: vk::Buffer, count: u32, regions: *const vk::BufferCopy
     ) = c"vkCmdCopyBuffer" => |this, next| {
-        // SAFETY: the program gave an array of that length.
+        // SAFETY: array and length come from the program together.
         let regions = unsafe { list(regions, count) };
         this.record(buffer, |record, tables| {
             for region in regions {
@@ -26,7 +26,7 @@ hooks! { copies:
     fn copy_2(
         buffer: vk::CommandBuffer, info: &vk::CopyBufferInfo2<'_>
     ) = c"vkCmdCopyBuffer2", c"vkCmdCopyBuffer2KHR" => |this, next| {
-        // SAFETY: the program gave an array of that length.
+        // SAFETY: array and length come from the program together.
         let regions = unsafe { list(info.p_regions, info.region_count) };
         this.record(buffer, |record, tables| {
             for region in regions {
@@ -41,7 +41,7 @@ hooks! { copies:
         buffer: vk::CommandBuffer, from: vk::Buffer, to: vk::Image, layout: vk::ImageLayout, count: u32,
         regions: *const vk::BufferImageCopy
     ) = c"vkCmdCopyBufferToImage" => |this, next| {
-        // SAFETY: the program gave an array of that length.
+        // SAFETY: array and length come from the program together.
         let regions = unsafe { list(regions, count) };
         this.record(buffer, |record, tables| {
             for region in regions {
@@ -54,7 +54,7 @@ hooks! { copies:
     fn copy_to_image_2(
         buffer: vk::CommandBuffer, info: &vk::CopyBufferToImageInfo2<'_>
     ) = c"vkCmdCopyBufferToImage2", c"vkCmdCopyBufferToImage2KHR" => |this, next| {
-        // SAFETY: the program gave an array of that length.
+        // SAFETY: array and length come from the program together.
         let regions = unsafe { list(info.p_regions, info.region_count) };
         this.record(buffer, |record, tables| {
             for region in regions {
@@ -68,7 +68,7 @@ hooks! { copies:
         buffer: vk::CommandBuffer, from: vk::Image, layout: vk::ImageLayout, to: vk::Buffer, count: u32,
         regions: *const vk::BufferImageCopy
     ) = c"vkCmdCopyImageToBuffer" => |this, next| {
-        // SAFETY: the program gave an array of that length.
+        // SAFETY: array and length come from the program together.
         let regions = unsafe { list(regions, count) };
         this.record(buffer, |record, tables| {
             for region in regions {
@@ -81,7 +81,7 @@ hooks! { copies:
     fn copy_from_image_2(
         buffer: vk::CommandBuffer, info: &vk::CopyImageToBufferInfo2<'_>
     ) = c"vkCmdCopyImageToBuffer2", c"vkCmdCopyImageToBuffer2KHR" => |this, next| {
-        // SAFETY: the program gave an array of that length.
+        // SAFETY: array and length come from the program together.
         let regions = unsafe { list(info.p_regions, info.region_count) };
         this.record(buffer, |record, tables| {
             for region in regions {

@@ -14,7 +14,7 @@ use crate::tables::Tables;
 ///
 /// # Safety
 ///
-/// The write is the program's: the arrays have the lengths that it says.
+/// The write comes from the program, with arrays of the stated lengths.
 pub unsafe fn written(tables: &Tables, write: &vk::WriteDescriptorSet<'_>) -> Vec<Option<Use>> {
     let Some(access) = access(write.descriptor_type) else { return vec![None; write.descriptor_count as usize] };
     if is_view(write.descriptor_type) {
@@ -65,17 +65,17 @@ fn reset_pool(device: &Device, pool: vk::DescriptorPool) {
     device.tables().sets.retain(|_, (of, _)| *of != pool);
 }
 
-hooks! { descriptors:
+hooks! {
     fn create_layout(
         device: vk::Device, info: &vk::DescriptorSetLayoutCreateInfo<'_>, allocator: Allocator<'_>,
         layout: *mut vk::DescriptorSetLayout
     ) -> vk::Result = c"vkCreateDescriptorSetLayout" => |this, next| {
         let result = next();
         if result == vk::Result::SUCCESS {
-            // SAFETY: the program gave an array of that length.
+            // SAFETY: array and length come from the program together.
             let bindings = unsafe { list(info.p_bindings, info.binding_count) };
             let all = bindings.iter().map(|one| (one.binding, (one.descriptor_type, one.descriptor_count)));
-            // SAFETY: the call succeeded, so the layout is there.
+            // SAFETY: a successful call has made the layout.
             this.tables().layouts.insert(unsafe { *layout }, Arc::new(Layout::from_iter(all)));
         }
         result
@@ -95,7 +95,7 @@ hooks! { descriptors:
         if result == vk::Result::SUCCESS {
             let mut tables = this.tables();
             let count = info.descriptor_set_count;
-            // SAFETY: the call succeeded, so there is a set for each layout.
+            // SAFETY: a successful call has made a set for each layout.
             let (layouts, sets) = unsafe { (list(info.p_set_layouts, count), list(sets, count)) };
             for (layout, set) in layouts.iter().zip(sets) {
                 let layout = tables.layouts.get(layout).map(Arc::clone).unwrap_or_default();
@@ -109,7 +109,7 @@ hooks! { descriptors:
         device: vk::Device, pool: vk::DescriptorPool, count: u32, sets: *const vk::DescriptorSet
     ) -> vk::Result = c"vkFreeDescriptorSets" => |this, next| {
         let mut tables = this.tables();
-        // SAFETY: the program gave an array of that length.
+        // SAFETY: array and length come from the program together.
         unsafe { list(sets, count) }.iter().for_each(|set| _ = tables.sets.remove(set));
         drop(tables);
         next()
@@ -134,7 +134,7 @@ hooks! { descriptors:
         copies: *const vk::CopyDescriptorSet<'_>
     ) = c"vkUpdateDescriptorSets" => |this, next| {
         let mut tables = this.tables();
-        // SAFETY: the program gave arrays of these lengths.
+        // SAFETY: arrays and lengths come from the program together.
         let (writes, copies) = unsafe { (list(writes, num_writes), list(copies, num_copies)) };
         for write in writes {
             // SAFETY: the write is the program's.
@@ -160,7 +160,7 @@ hooks! { descriptors:
     ) -> vk::Result = c"vkCreateDescriptorUpdateTemplate", c"vkCreateDescriptorUpdateTemplateKHR" => |this, next| {
         let result = next();
         if result == vk::Result::SUCCESS {
-            // SAFETY: the program gave an array of that length, and the call succeeded, so the template is there.
+            // SAFETY: the program gave an array of that length, and a successful call has made the template.
             let (entries, template) =
                 unsafe { (list(info.p_descriptor_update_entries, info.descriptor_update_entry_count), *template) };
             this.tables().templates.insert(template, (info.pipeline_bind_point, entries.into()));

@@ -7,8 +7,8 @@ use std::sync::{PoisonError, RwLock};
 
 use ash::vk;
 
-use super::chain::{Allocator, Device, key, ours};
-use super::list;
+use super::chain::{Allocator, Device, Next, key};
+use super::{commands, copies, descriptors, list, memory, queues};
 use crate::tables::Tables;
 use crate::trace;
 
@@ -19,11 +19,21 @@ const INTERFACE_VERSION: u32 = 2;
 const LINK: u32 = 0;
 
 /// Extensions by which a program uses memory in ways that a trace does not cover.
-const UNCOVERED: [(&CStr, &str); 4] = [
+const UNCOVERED: [(&CStr, &str); 14] = [
     (c"VK_EXT_descriptor_buffer", "descriptor-buffers"),
     (c"VK_EXT_device_generated_commands", "generated-commands"),
     (c"VK_NV_device_generated_commands", "generated-commands"),
     (c"VK_EXT_host_image_copy", "host-image-copies"),
+    (c"VK_KHR_video_queue", "videos"),
+    (c"VK_NV_mesh_shader", "other-commands"),
+    (c"VK_NV_ray_tracing", "other-commands"),
+    (c"VK_NV_copy_memory_indirect", "other-commands"),
+    (c"VK_NV_memory_decompression", "other-commands"),
+    (c"VK_NV_cuda_kernel_launch", "other-commands"),
+    (c"VK_NVX_binary_import", "other-commands"),
+    (c"VK_AMDX_shader_enqueue", "other-commands"),
+    (c"VK_HUAWEI_subpass_shading", "other-commands"),
+    (c"VK_HUAWEI_cluster_culling_shader", "other-commands"),
 ];
 
 /// The instances by the key of the loader's table, which all of their physical devices share.
@@ -161,7 +171,7 @@ unsafe extern "system" fn create_instance(
     let result = unsafe { create(info, allocator, instance) };
     if result == vk::Result::SUCCESS {
         stay();
-        // SAFETY: the call succeeded, so the instance is there.
+        // SAFETY: a successful call has made the instance.
         let handle = unsafe { *instance };
         // SAFETY: the functions of these names have these types.
         let (destroy, memory_properties) = unsafe {
@@ -209,17 +219,40 @@ unsafe extern "system" fn create_device(
         if instance.is_watched {
             tables.number = trace::new_device();
             tables.local_types = local_types(instance, physical);
-            // SAFETY: the program gave an array of that length, of strings in C.
+            // SAFETY: array and length come from the program together; the elements are strings in C.
             for &name in unsafe { list(info.pp_enabled_extension_names, info.enabled_extension_count) } {
                 // SAFETY: as above.
                 let name = unsafe { CStr::from_ptr(name) };
                 UNCOVERED.iter().filter(|(of, _)| *of == name).for_each(|(_, what)| trace::uncovered(what));
             }
         }
-        // SAFETY: the call succeeded, so the device is there.
-        Device::add(unsafe { *device }, link.get, instance.is_watched, tables);
+        // SAFETY: a successful call has made the device.
+        let handle = unsafe { *device };
+        Device::add(handle, link.get, instance.is_watched, next_of(handle, link.get), tables);
     }
     result
+}
+
+/// The next functions of a device.
+fn next_of(device: vk::Device, get: vk::PFN_vkGetDeviceProcAddr) -> Next {
+    // SAFETY: the device lives, and the name ends with a zero.
+    let find = |name: &CStr| unsafe { get(device, name.as_ptr()) };
+    vec![
+        Box::new(memory::Next::load(find)),
+        Box::new(descriptors::Next::load(find)),
+        Box::new(commands::Next::load(find)),
+        Box::new(copies::Next::load(find)),
+        Box::new(queues::Next::load(find)),
+    ]
+}
+
+/// The layer's function for a name, in the chain of a device.
+fn ours(name: &CStr) -> vk::PFN_vkVoidFunction {
+    memory::ours(name)
+        .or_else(|| descriptors::ours(name))
+        .or_else(|| commands::ours(name))
+        .or_else(|| copies::ours(name))
+        .or_else(|| queues::ours(name))
 }
 
 /// For each type of memory, whether the memory is the device's own.

@@ -27,13 +27,13 @@ fn tell_shared(mut next: *const c_void) {
     }
 }
 
-hooks! { memory:
+hooks! {
     fn allocate(
         device: vk::Device, info: &vk::MemoryAllocateInfo<'_>, allocator: Allocator<'_>, memory: *mut vk::DeviceMemory
     ) -> vk::Result = c"vkAllocateMemory" => |this, next| {
         let result = next();
         if result == vk::Result::SUCCESS {
-            // SAFETY: the call succeeded, so the memory is there.
+            // SAFETY: a successful call has made the memory.
             this.tables().allocate(unsafe { *memory }, info.allocation_size, info.memory_type_index);
             tell_shared(info.p_next);
         }
@@ -65,7 +65,7 @@ hooks! { memory:
     ) -> vk::Result = c"vkCreateBuffer" => |this, next| {
         let result = next();
         if result == vk::Result::SUCCESS {
-            // SAFETY: the call succeeded, so the buffer is there.
+            // SAFETY: a successful call has made the buffer.
             this.tables().create(unsafe { *buffer }, info.size);
             if info.flags.contains(vk::BufferCreateFlags::SPARSE_BINDING) {
                 uncovered("sparse-buffers");
@@ -94,7 +94,7 @@ hooks! { memory:
     ) -> vk::Result = c"vkBindBufferMemory2", c"vkBindBufferMemory2KHR" => |this, next| {
         let result = next();
         if result == vk::Result::SUCCESS {
-            // SAFETY: the program gave an array of that length.
+            // SAFETY: array and length come from the program together.
             for info in unsafe { list(infos, count) } {
                 this.tables().bind(info.buffer, info.memory, info.memory_offset);
                 // SAFETY: the program gave a chain.
@@ -111,7 +111,7 @@ hooks! { memory:
     ) -> vk::Result = c"vkCreateBufferView" => |this, next| {
         let result = next();
         if result == vk::Result::SUCCESS {
-            // SAFETY: the call succeeded, so the view is there.
+            // SAFETY: a successful call has made the view.
             this.tables().views.insert(unsafe { *view }, (info.buffer, info.offset, info.range));
         }
         result

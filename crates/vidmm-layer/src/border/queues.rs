@@ -44,7 +44,7 @@ fn saw_value(device: &Device, semaphore: vk::Semaphore, value: u64) {
     tables.queues.reached(number, semaphore, value);
 }
 
-hooks! { queues:
+hooks! {
     fn get(device: vk::Device, family: u32, index: u32, queue: *mut vk::Queue) = c"vkGetDeviceQueue" => |this, next| {
         next();
         // SAFETY: the call does not fail.
@@ -62,10 +62,10 @@ hooks! { queues:
     fn submit(
         queue: vk::Queue, count: u32, infos: *const vk::SubmitInfo<'_>, fence: vk::Fence
     ) -> vk::Result = c"vkQueueSubmit" => |this, next| {
-        // SAFETY: the program gave an array of that length.
+        // SAFETY: array and length come from the program together.
         let infos = unsafe { list(infos, count) };
         let batches = infos.iter().map(|info| {
-            // SAFETY: the program gave a chain and arrays of these lengths.
+            // SAFETY: chain, arrays and lengths come from the program together.
             unsafe {
                 let buffers = list(info.p_command_buffers, info.command_buffer_count).to_vec();
                 let semaphores = list(info.p_signal_semaphores, info.signal_semaphore_count);
@@ -83,10 +83,10 @@ hooks! { queues:
     fn submit_2(
         queue: vk::Queue, count: u32, infos: *const vk::SubmitInfo2<'_>, fence: vk::Fence
     ) -> vk::Result = c"vkQueueSubmit2", c"vkQueueSubmit2KHR" => |this, next| {
-        // SAFETY: the program gave an array of that length.
+        // SAFETY: array and length come from the program together.
         let infos = unsafe { list(infos, count) };
         let batches = infos.iter().map(|info| {
-            // SAFETY: the program gave arrays of these lengths.
+            // SAFETY: arrays and lengths come from the program together.
             let (buffers, signals) = unsafe {
                 (
                     list(info.p_command_buffer_infos, info.command_buffer_info_count),
@@ -135,7 +135,7 @@ hooks! { queues:
         let result = next();
         // One of several fences may be any.
         if result == vk::Result::SUCCESS && (all == vk::TRUE || count == 1) {
-            // SAFETY: the program gave an array of that length.
+            // SAFETY: array and length come from the program together.
             unsafe { list(fences, count) }.iter().for_each(|&fence| saw_fence(&this, fence));
         }
         result
@@ -162,7 +162,7 @@ hooks! { queues:
         let of = unsafe { find::<vk::SemaphoreTypeCreateInfo<'_>>(info.p_next) };
         let is_timeline = of.is_some_and(|of| of.semaphore_type == vk::SemaphoreType::TIMELINE);
         if result == vk::Result::SUCCESS && is_timeline {
-            // SAFETY: the call succeeded, so the semaphore is there.
+            // SAFETY: a successful call has made the semaphore.
             this.tables().queues.create_timeline(unsafe { *semaphore });
         }
         result
@@ -181,7 +181,7 @@ hooks! { queues:
         let result = next();
         let is_any = info.flags.contains(vk::SemaphoreWaitFlags::ANY) && info.semaphore_count > 1;
         if result == vk::Result::SUCCESS && !is_any {
-            // SAFETY: the program gave arrays of that length.
+            // SAFETY: arrays and length come from the program together.
             let (all, values) =
                 unsafe { (list(info.p_semaphores, info.semaphore_count), list(info.p_values, info.semaphore_count)) };
             all.iter().zip(values).for_each(|(&semaphore, &value)| saw_value(&this, semaphore, value));
@@ -194,7 +194,7 @@ hooks! { queues:
     ) -> vk::Result = c"vkGetSemaphoreCounterValue", c"vkGetSemaphoreCounterValueKHR" => |this, next| {
         let result = next();
         if result == vk::Result::SUCCESS {
-            // SAFETY: the call succeeded, so the value is there.
+            // SAFETY: a successful call has made the value.
             saw_value(&this, semaphore, unsafe { *value });
         }
         result

@@ -68,8 +68,19 @@ fn shader(device: &Device, folder: &Path, stage: &str, text: &str) -> vk::Shader
     unsafe { device.create_shader_module(&vk::ShaderModuleCreateInfo::default().code(&words), None) }.unwrap()
 }
 
-/// The first device, if the machine has what the program needs.
-fn open() -> Result<(Entry, Instance, vk::PhysicalDevice), String> {
+/// The first device. There is none where the machine lacks what the programs need, and `VIDMM_REQUIRE_VULKAN` does not ask for it.
+pub fn open() -> Option<(Entry, Instance, vk::PhysicalDevice)> {
+    match try_open() {
+        Ok(opened) => Some(opened),
+        Err(error) if env::var_os("VIDMM_REQUIRE_VULKAN").is_some_and(|value| value != "0") => panic!("{error}"),
+        Err(error) => {
+            println!("skipped: {error}");
+            None
+        }
+    }
+}
+
+fn try_open() -> Result<(Entry, Instance, vk::PhysicalDevice), String> {
     Command::new("glslangValidator").arg("-v").output().map_err(|error| format!("no glslangValidator: {error}"))?;
     let entry = unsafe { Entry::load() }.map_err(|error| format!("no Vulkan: {error}"))?;
     let application = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_3);
@@ -85,11 +96,7 @@ fn open() -> Result<(Entry, Instance, vk::PhysicalDevice), String> {
 #[test]
 #[ignore = "the tests of the module `watched` run it under the layer"]
 fn uses_each_kind_of_buffer() {
-    let (_entry, instance, physical) = match open() {
-        Ok(opened) => opened,
-        Err(error) if env::var_os("VIDMM_REQUIRE_VULKAN").is_some_and(|value| value != "0") => panic!("{error}"),
-        Err(error) => return println!("skipped: {error}"),
-    };
+    let Some((_entry, instance, physical)) = open() else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = env::var_os("VIDMM_LAYER_SHADERS").map_or(folder.path().to_owned(), Into::into);
     unsafe {
@@ -136,7 +143,7 @@ unsafe fn play(instance: &Instance, physical: vk::PhysicalDevice, device: &Devic
         let image = device.create_image(&info, None).unwrap();
         let needs = [device.get_buffer_memory_requirements(buffers[0]), device.get_image_memory_requirements(image)];
         assert!(
-            needs.iter().all(|need| IMAGE_AT % need.alignment == 0 && BYTES % need.alignment == 0),
+            needs.iter().all(|need| IMAGE_AT.is_multiple_of(need.alignment) && BYTES.is_multiple_of(need.alignment)),
             "the places fit"
         );
         let types = needs[0].memory_type_bits & needs[1].memory_type_bits;

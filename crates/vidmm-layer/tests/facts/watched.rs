@@ -1,4 +1,4 @@
-//! What the layer writes about the program.
+//! The traces of the programs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,7 +7,12 @@ use std::{env, fs};
 use VkLayer_vidmm::{LAYER_NAME, TRACE_VARIABLE, manifest, of_process};
 use vidmm_trace::{ImportOptions, import};
 
+use crate::crowd::{ROUNDS, THREADS};
+
 const VALIDATION: &str = "VK_LAYER_KHRONOS_validation";
+
+const EACH_KIND: &str = "program::uses_each_kind_of_buffer";
+const CROWD: &str = "crowd::threads_and_devices_and_a_child";
 
 /// The program's buffers by number, in the order of their binds.
 const EXPECTED: &str = "\
@@ -46,7 +51,7 @@ done 1 1 8
 ";
 
 /// Runs the program under layers. Returns what the program printed, if there is a device.
-fn run(layers: &[&str], trace: Option<&Path>) -> Option<String> {
+fn run(program: &str, layers: &[&str], trace: Option<&Path>) -> Option<String> {
     let library = library();
     let folder = tempfile::tempdir().expect("there is a folder");
     let shaders = folder.path().join("shaders");
@@ -55,7 +60,7 @@ fn run(layers: &[&str], trace: Option<&Path>) -> Option<String> {
         .expect("it is written");
     let mut command = Command::new(env::current_exe().expect("this program"));
     command
-        .args(["--exact", "program::uses_each_kind_of_buffer", "--ignored", "--nocapture"])
+        .args(["--exact", program, "--ignored", "--nocapture"])
         .env("VIDMM_LAYER_SHADERS", &shaders)
         .env("VK_INSTANCE_LAYERS", layers.join(":"))
         .env("VK_ADD_LAYER_PATH", folder.path())
@@ -96,7 +101,7 @@ fn submissions(trace: &str) -> String {
 fn the_trace_has_each_use_of_each_kind_of_buffer() {
     let folder = tempfile::tempdir().expect("there is a folder");
     let path = folder.path().join("out.vt");
-    let Some(_) = run(&[LAYER_NAME], Some(&path)) else { return };
+    let Some(_) = run(EACH_KIND, &[LAYER_NAME], Some(&path)) else { return };
     let trace = fs::read_to_string(&path).expect("there is a trace");
     assert_eq!(submissions(&trace), EXPECTED, "{trace}");
     // The trace names no place in the program's memory, and no file.
@@ -118,15 +123,30 @@ fn validation_finds_nothing_on_either_side_of_the_layer() {
     let folder = tempfile::tempdir().expect("there is a folder");
     for (number, layers) in [[VALIDATION, LAYER_NAME], [LAYER_NAME, VALIDATION]].iter().enumerate() {
         let path = folder.path().join(format!("{number}.vt"));
-        let Some(text) = run(layers, Some(&path)) else { return };
+        let Some(text) = run(EACH_KIND, layers, Some(&path)) else { return };
         assert!(!text.contains("Validation"), "{text}");
         assert_eq!(submissions(&fs::read_to_string(&path).expect("there is a trace")), EXPECTED);
     }
 }
 
 #[test]
+fn threads_and_devices_have_one_trace_and_a_child_has_another() {
+    let folder = tempfile::tempdir().expect("there is a folder");
+    let path = folder.path().join("out.vt");
+    let Some(_) = run(CROWD, &[LAYER_NAME], Some(&path)) else { return };
+    // The reader refuses numbers and times that are out of order, and uses of what is gone.
+    let whole = format!("{}end\n", fs::read_to_string(&path).expect("there is a trace"));
+    let workload = import::parse("crowd", whole.as_bytes(), &ImportOptions::default()).expect("a trace");
+    let of = |process| workload.kernels.iter().filter(|kernel| kernel.process == process).count();
+    assert_eq!([of(1), of(2)], [(THREADS + 1) * ROUNDS, THREADS * ROUNDS]);
+    assert!(workload.kernels.iter().all(|kernel| kernel.reads.is_empty() && kernel.writes.len() == 1));
+    assert_eq!(fs::read_to_string(of_process(&path, 2)).expect("the child has a trace"), "vidmm-trace 1\n");
+    assert!(!of_process(&path, 3).exists());
+}
+
+#[test]
 fn without_a_trace_the_layer_only_hands_calls_on() {
-    run(&[LAYER_NAME], None);
+    run(EACH_KIND, &[LAYER_NAME], None);
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub enum ImportError {
     /// The first line has no known format.
     #[error(
         "{name} is not a trace that vidmm knows: line {line} is `{found}`; expected G10 (`NANOSECONDS | inputs | outputs` \
-         or `Kernel ID: ..`), Mooncake or Bailian (JSON with `hash_ids`), `vidmm exec` (`vidmm-trace 1`), a snapshot of PyTorch, or for `vidmm replay` \
+         or `Kernel ID: ..`), Mooncake or Bailian (JSON with `hash_ids`), `vidmm exec`, PyTorch, or for `vidmm replay` \
          requests in a file whose name ends in `.csv`, `.oracleGeneral`, `.lcs` or `.vscsi`, or `--format`"
     )]
     Unknown {

@@ -60,7 +60,7 @@ pub enum TraceFormat {
     Bailian,
     /// A snapshot of the memory of PyTorch's allocator, as a pickle.
     Pytorch,
-    /// What `vidmm exec --trace` saw a program do.
+    /// A Vulkan program's submissions, as `vidmm exec --trace` writes.
     Vidmm,
 }
 

@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::ImportError;
-use super::watched::{History, Memory, Submission, too_many_uses};
-use crate::{Buffer, Cost, Engine, Kernel, Lifetime, Workload};
+use crate::{Buffer, Cost, Engine, Kernel, Lifetime, Workload, WorkloadError};
 
 /// Pieces begin and end at pages of this size, in bytes.
 const PAGE: u64 = 4096;
@@ -13,7 +11,7 @@ const PAGE: u64 = 4096;
 /// The most uses of pieces in a workload.
 const MAX_USES: u64 = 64 << 20;
 
-/// What a submission does to a range.
+/// The access of a submission to a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     /// The content is needed, and stays.
@@ -22,6 +20,25 @@ pub(super) enum Access {
     Write,
     /// The content may be needed, and may change.
     Update,
+}
+
+/// An allocation of memory.
+pub(super) struct Memory {
+    pub(super) bytes: u64,
+    /// Whether the memory is the device's own.
+    pub(super) is_local: bool,
+    pub(super) device: u64,
+    /// The number of submissions at the free.
+    pub(super) freed: Option<usize>,
+}
+
+/// A submission to a queue.
+pub(super) struct Submission {
+    pub(super) device: u64,
+    pub(super) at: u64,
+    /// The time of the next submission, or of the end as the program saw, if earlier.
+    pub(super) until: Option<u64>,
+    pub(super) uses: Vec<Use>,
 }
 
 /// A range of memory that a submission uses.
@@ -43,21 +60,22 @@ impl Use {
     }
 }
 
-/// The workload: a buffer for each piece that all submissions use as a whole or not at all, and a kernel for each submission.
-pub(super) fn pieces(history: &History) -> Result<Workload, ImportError> {
-    let mut cuts: Vec<BTreeSet<u64>> = history.memories.iter().map(|_| BTreeSet::new()).collect();
-    let local = |of: &&Use| history.memories[of.memory].is_local;
-    for of in history.submissions.iter().flat_map(|submission| &submission.uses).filter(local) {
+/// The workload: a buffer for each piece that all submissions use as a whole or not at all, and a kernel for each submission. `end` is the
+/// time of the last event.
+pub(super) fn pieces(memories: &[Memory], submissions: &[Submission], end: u64) -> Result<Workload, WorkloadError> {
+    let mut cuts: Vec<BTreeSet<u64>> = memories.iter().map(|_| BTreeSet::new()).collect();
+    let local = |of: &&Use| memories[of.memory].is_local;
+    for of in submissions.iter().flat_map(|submission| &submission.uses).filter(local) {
         let (outer, inner) = (of.outer(), of.inner());
         cuts[of.memory].extend([outer.start, outer.end]);
         if of.access == Access::Write && !inner.is_empty() {
             cuts[of.memory].extend([inner.start, inner.end]);
         }
     }
-    let first = history.submissions.first().map_or(0, |submission| submission.at);
+    let first = submissions.first().map_or(0, |submission| submission.at);
     let mut pieces = Pieces { cuts, ..Pieces::default() };
-    for submission in &history.submissions {
-        let used = pieces.used(submission, &history.memories)?;
+    for submission in submissions {
+        let used = pieces.used(submission, memories)?;
         if used.is_empty() {
             continue;
         }
@@ -67,14 +85,14 @@ pub(super) fn pieces(history: &History) -> Result<Workload, ImportError> {
             engine: Engine::Compute,
             reads: with(|(is_read, _)| *is_read),
             writes: with(|(_, is_written)| *is_written),
-            cost: Cost::Nanoseconds(submission.until.unwrap_or(history.last) - submission.at),
+            cost: Cost::Nanoseconds(submission.until.unwrap_or(end) - submission.at),
             not_before_ns: submission.at - first,
             process: u32::try_from(submission.device).expect("a line makes a device"),
         });
     }
-    let last = history.submissions.iter().rposition(|submission| submission.uses.iter().any(|of| local(&of)));
+    let last = submissions.iter().rposition(|submission| submission.uses.iter().any(|of| local(&of)));
     for (&(memory, _), &at) in &pieces.known {
-        let is_freed = history.memories[memory].freed.is_some_and(|freed| last.is_some_and(|last| freed <= last));
+        let is_freed = memories[memory].freed.is_some_and(|freed| last.is_some_and(|last| freed <= last));
         pieces.buffers[at as usize].lifetime = if is_freed { Lifetime::Temporary } else { Lifetime::Kept };
     }
     Ok(Workload { name: String::new(), buffers: pieces.buffers, kernels: pieces.kernels })
@@ -98,7 +116,7 @@ impl Pieces {
         &mut self,
         submission: &Submission,
         memories: &[Memory],
-    ) -> Result<BTreeMap<u32, (bool, bool)>, ImportError> {
+    ) -> Result<BTreeMap<u32, (bool, bool)>, WorkloadError> {
         let mut used: BTreeMap<u32, (bool, bool)> = BTreeMap::new();
         let num_known = self.buffers.len() as u32;
         for of in submission.uses.iter().filter(|of| memories[of.memory].is_local) {
@@ -120,7 +138,7 @@ impl Pieces {
                 self.uses += 1;
             }
             if self.uses > MAX_USES {
-                return Err(too_many_uses(MAX_USES));
+                return Err(WorkloadError::TooMany { what: "uses", limit: MAX_USES });
             }
         }
         Ok(used)

@@ -1,17 +1,17 @@
-//! Traces of `vidmm exec --trace`: what a layer saw an unmodified program do with memory.
+//! Traces of `vidmm exec --trace`: an unmodified program, watched by a layer of Vulkan.
 //!
-//! The first line is `vidmm-trace 1`, the last one `end`. A line between the two is an event behind its time in nanoseconds, or a range
-//! that the submission above uses. docs/guides/traces.md has the lines, and how a trace becomes a workload.
+//! The first line is `vidmm-trace 1`, the last one `end`. Other lines are events behind a time in nanoseconds, or ranges of the
+//! submission above. docs/guides/traces.md has the lines, and how a trace becomes a workload.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::ImportError;
 use super::lines::{Line, Lines};
-use super::pieces::{Access, Use, pieces};
-use crate::{Workload, WorkloadError};
+use super::pieces::{Access, Memory, Submission, Use, pieces};
+use crate::Workload;
 
-/// The version that this reader understands, in the first line.
+/// The first line of the version of this reader.
 const HEADER: &str = "vidmm-trace 1";
 
 /// How the first line of each version begins.
@@ -20,25 +20,6 @@ const NAME: &str = "vidmm-trace ";
 /// Whether a line is the first of a trace, of any version.
 pub(super) fn is_header(line: &str) -> bool {
     line.starts_with(NAME)
-}
-
-/// An allocation of memory.
-pub(super) struct Memory {
-    pub(super) bytes: u64,
-    /// Whether the memory is the device's own, for which uses compete.
-    pub(super) is_local: bool,
-    device: u64,
-    /// The number of submissions at the free.
-    pub(super) freed: Option<usize>,
-}
-
-/// A submission to a queue.
-pub(super) struct Submission {
-    pub(super) device: u64,
-    pub(super) at: u64,
-    /// The time of the next submission, or of the end that the program saw, whichever comes first.
-    pub(super) until: Option<u64>,
-    pub(super) uses: Vec<Use>,
 }
 
 /// A buffer at a place in memory.
@@ -50,10 +31,10 @@ struct Buffer {
 
 /// The events so far.
 #[derive(Default)]
-pub(super) struct History {
-    pub(super) memories: Vec<Memory>,
-    pub(super) submissions: Vec<Submission>,
-    pub(super) last: u64,
+struct History {
+    memories: Vec<Memory>,
+    submissions: Vec<Submission>,
+    last: u64,
     devices: u64,
     buffers: Vec<Buffer>,
     queues: BTreeMap<(u64, u64), Queue>,
@@ -86,7 +67,7 @@ pub(super) fn parse(lines: &Lines<'_>) -> Result<Workload, ImportError> {
             last.expected(last.text, "`end` behind this line, which `vidmm exec` writes when the program has ended")
         );
     }
-    let mut workload = pieces(&history)?;
+    let mut workload = pieces(&history.memories, &history.submissions, history.last)?;
     lines.name.clone_into(&mut workload.name);
     workload.insert_uploads();
     Ok(workload)
@@ -275,9 +256,4 @@ fn end(line: &Line<'_>, offset: u64, bytes: u64, within: u64) -> Result<u64, Imp
 /// A word of small letters and hyphens.
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
-}
-
-/// The refusal of a trace with more uses than memory has room for.
-pub(super) fn too_many_uses(limit: u64) -> ImportError {
-    WorkloadError::TooMany { what: "uses", limit }.into()
 }

@@ -39,8 +39,10 @@ fn import(text: &str) -> Result<Workload, ImportError> {
     parse("test", text.as_bytes(), &ImportOptions::default())
 }
 
-/// Each kernel: the pieces that it reads and writes, its arrival and its time.
-fn kernels(workload: &Workload) -> Vec<(Vec<u32>, Vec<u32>, u64, Option<u64>)> {
+/// The pieces that a kernel reads and writes, the arrival, and the time.
+type Summary = (Vec<u32>, Vec<u32>, u64, Option<u64>);
+
+fn kernels(workload: &Workload) -> Vec<Summary> {
     let time = |cost| if let Cost::Nanoseconds(time) = cost { Some(time) } else { None };
     let kernels = workload.kernels.iter();
     kernels.map(|of| (of.reads.clone(), of.writes.clone(), of.not_before_ns, time(of.cost))).collect()
@@ -60,7 +62,7 @@ fn a_submission_uses_the_pieces_of_local_memory_that_its_ranges_touch() {
         (vec![1, 3], vec![1, 3], 10, Some(1)),
         // Submission 3 uses system memory alone.
         (vec![], vec![4], 70, Some(5)),
-        // Nobody saw the end of the last submission: the trace ends at 120.
+        // The last submission has no end in the trace, which goes on to 120.
         (vec![0], vec![], 75, Some(25)),
     ];
     assert_eq!(kernels(&workload), expected);
