@@ -2,7 +2,7 @@
 //! (D37).
 
 use vidmm::contract::AllocationFlags;
-use vidmm::policy::{Candidate, Policy, Subject};
+use vidmm::policy::{Candidate, Policy};
 use vidmm::*;
 
 use crate::world::*;
