@@ -16,8 +16,8 @@
 //!
 //! The references are played with two submissions in flight, with the victims of the manager; `predict` is held to the goals. The optimum is MIN on bytes
 //! (`vidmm_replay::bounds`). *oracle* is the best of the three experts of `predict` for each cell, each alone: the rest is what
-//! arbitration loses. `--quick` leaves out the workload of a camera, which is three quarters of the time, and all other seeds but one; then
-//! the means are of five workloads.
+//! arbitration loses. `--quick` leaves out the workload of a camera (three quarters of the time) and four of the five other seeds. Means of
+//! `--quick` are of five workloads.
 
 #[path = "support/parts.rs"]
 mod parts;

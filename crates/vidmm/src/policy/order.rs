@@ -11,17 +11,17 @@ const NONE: u64 = u64::MAX;
 /// A bit of the rank of a slot that is set aside.
 const ASIDE: u64 = 1 << 63;
 
-/// Ranks from here on have a queue of their own, so that the two queues of S3-FIFO both grow at their ends.
+/// Larger ranks have a second queue, so both queues of S3-FIFO grow at the end.
 const UPPER: u64 = 1 << 55;
 
 /// Candidates of one process and one priority in one memory, by their slots, in ascending order of rank. Of candidates with equal ranks
 /// the candidate that has the rank for longest comes first. The manager's candidates are in the same order.
 #[derive(Debug, Default)]
 pub struct Order {
-    /// Those below [`UPPER`], and the others.
+    /// Candidates with ranks below [`UPPER`], and candidates above.
     queues: [RankQueue<u32>; 2],
     members: Vec<Member>,
-    /// All slots that are set aside, and some that were.
+    /// All slots set aside, and some former slots.
     aside: Vec<u32>,
     /// The number of slots in the queues.
     count: usize,
