@@ -237,6 +237,10 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "FILE.parquet", value_hint = ValueHint::FilePath)]
     pub parquet: Option<PathBuf>,
 
+    /// Write a row for each use to this file: hit, reuse distance, victims and rank. For a single combination
+    #[arg(long, value_name = "FILE.parquet", value_hint = ValueHint::FilePath, conflicts_with_all = ["check", "manager", "sample"])]
+    pub uses: Option<PathBuf>,
+
     /// Draw the bytes brought in by the size of memory to this file, a curve for each policy
     #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
     pub svg: Option<PathBuf>,

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, vec::Vec};
 
 use vidmm::{
     AllocationId, MemoryAccount,
-    policy::{Candidate, Candidates, Order, Policy, RANK_MAX, Subject},
+    policy::{Candidate, Candidates, Order, Policy, Subject},
 };
 
 /// The allocations on the device's list, as a policy sees them: used by each begun set, and candidates after the set.
@@ -200,9 +200,6 @@ impl Candidates for Listed<'_> {
     }
 
     fn set_rank(&mut self, slot: usize, rank: u64) {
-        if self.order.rank(slot).is_some() {
-            self.order.remove(slot);
-            self.order.push(slot, rank.min(RANK_MAX));
-        }
+        self.order.set_rank(slot, rank);
     }
 }

@@ -14,9 +14,11 @@ mod requests;
 mod study;
 pub mod suite;
 mod trace;
+mod uses;
 
 pub use player::{Lists, PlayError, PlayOptions, Played, Setup, play, play_processes, play_watched};
 pub use references::{Object, PAGE, References, Use};
 pub use requests::{Column, Columns, Remarks, RequestFormat, RequestOptions, Sizes};
-pub use study::{is_exact, study, study_sample, study_watched};
+pub use study::{Seen, Study, is_exact, study, study_sample, study_watched};
 pub use trace::{Measure, Step, Stream, Trace, TraceError};
+pub use uses::{UseRow, study_uses};

@@ -43,7 +43,7 @@ pub fn study(trace: &Trace, options: &PlayOptions) -> Result<Played, PlayError> 
 ///
 /// As [`study`].
 pub fn study_sample(trace: &Trace, options: &PlayOptions, share: f64) -> Result<(Played, f64), PlayError> {
-    let mut study = Study::new(trace, options, |_| {})?;
+    let mut study = Study::watched(trace.measure(), options, |_| {})?;
     study.tally = Some(Vec::new());
     let (played, tally) = study.run(trace, options)?;
     let ratio = played.bytes_in as f64 / played.bytes_used.max(1) as f64;
@@ -57,8 +57,36 @@ pub fn study_sample(trace: &Trace, options: &PlayOptions, share: f64) -> Result<
 /// # Errors
 ///
 /// As [`study`].
-pub fn study_watched(trace: &Trace, options: &PlayOptions, watch: impl FnMut(u32)) -> Result<Played, PlayError> {
-    Study::new(trace, options, watch)?.run(trace, options).map(|(played, _)| played)
+pub fn study_watched(trace: &Trace, options: &PlayOptions, mut watch: impl FnMut(u32)) -> Result<Played, PlayError> {
+    let watch = |seen| {
+        if let Seen::Left(object) = seen {
+            watch(object);
+        }
+    };
+    Study::watched(trace.measure(), options, watch)?.run(trace, options).map(|(played, _)| played)
+}
+
+/// An event of a study.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// An object leaves, as a victim or since the object is no more.
+    Left(u32),
+    /// An absent object was used.
+    Missed {
+        /// The number of the object.
+        object: u32,
+        /// The number of objects that left to make room.
+        victims: u64,
+        /// The number of objects of which the policy chose the first victim, if there is a victim.
+        candidates: Option<u64>,
+    },
+    /// An object that no list names any more has this rank.
+    Ranked {
+        /// The number of the object.
+        object: u32,
+        /// The rank.
+        rank: u64,
+    },
 }
 
 /// An object.
@@ -125,14 +153,12 @@ impl Candidates for Ledger {
     }
 
     fn set_rank(&mut self, slot: usize, rank: u64) {
-        if self.order.rank(slot).is_some() {
-            self.order.remove(slot);
-            self.order.push(slot, rank);
-        }
+        self.order.set_rank(slot, rank);
     }
 }
 
-struct Study<W> {
+/// A study to which you give the submissions one by one.
+pub struct Study<W> {
     lists: Lists,
     ledger: Ledger,
     /// None is the documented order: the rank is the number of the last submission.
@@ -153,16 +179,24 @@ struct Study<W> {
     pace: Pace,
     /// Bytes in and bytes used of each object, if wanted.
     tally: Option<Vec<(u64, u64)>>,
+    /// The number of the last submission, from 1.
+    number: u32,
     watch: W,
 }
 
-impl<W: FnMut(u32)> Study<W> {
-    fn new(trace: &Trace, options: &PlayOptions, watch: W) -> Result<Self, PlayError> {
-        let &Measure { page, largest_list, .. } = trace.measure();
+impl<W: FnMut(Seen)> Study<W> {
+    /// A study of a trace with this measure, before the first submission. `watch` hears of all events.
+    ///
+    /// # Errors
+    ///
+    /// If local memory does not hold the largest submission, or the policy prefetches.
+    pub fn watched(measure: &Measure, options: &PlayOptions, watch: W) -> Result<Self, PlayError> {
+        let &Measure { page, largest_list, objects, .. } = measure;
         let local_memory = options.setup.local_memory / page * page;
         if largest_list > local_memory && !options.setup.pass_by {
             return Err(PlayError::TooLarge { largest_list, local_memory });
         }
+        let objects = objects as usize;
         let policy = options.policy.policy();
         // Only the manager knows when engines leave the bus alone.
         if policy.as_ref().is_some_and(|policy| policy.prefetches()) {
@@ -170,7 +204,7 @@ impl<W: FnMut(u32)> Study<W> {
         }
         Ok(Self {
             lists: options.lists,
-            ledger: Ledger { objects: Vec::new(), order: Order::default() },
+            ledger: Ledger { objects: Vec::with_capacity(objects), order: Order::with_capacity(objects) },
             policy,
             local_memory,
             used: 0,
@@ -182,6 +216,7 @@ impl<W: FnMut(u32)> Study<W> {
             figures: Played::default(),
             pace: Pace::new(options.setup.in_flight),
             tally: None,
+            number: 0,
             watch,
         })
     }
@@ -189,21 +224,31 @@ impl<W: FnMut(u32)> Study<W> {
     /// Plays all submissions. Returns the figures and the tally, both without the warm-up.
     fn run(mut self, trace: &Trace, options: &PlayOptions) -> Result<(Played, Vec<(u64, u64)>), PlayError> {
         let (mut stream, mut step) = (trace.play(&options.setup, false)?, Step::default());
-        let (mut warm, mut number) = (Played::default(), 0);
+        let mut warm = Played::default();
         while stream.read(&mut step)? {
-            if number as usize == options.setup.warm_up {
+            if self.number as usize == options.setup.warm_up {
                 warm = self.figures;
                 self.tally.iter_mut().flatten().for_each(|tally| *tally = (0, 0));
             }
-            number += 1;
-            self.play(number, &step)?;
+            self.submit(&step)?;
         }
         self.complete(u64::MAX);
         Ok((self.figures.since(&warm), self.tally.unwrap_or_default()))
     }
 
-    /// Plays submission `number`, from 1.
-    fn play(&mut self, number: u32, step: &Step) -> Result<(), PlayError> {
+    /// The figures of the submissions so far.
+    pub fn figures(&self) -> &Played {
+        &self.figures
+    }
+
+    /// Plays the next submission.
+    ///
+    /// # Errors
+    ///
+    /// If local memory does not hold the submission.
+    pub fn submit(&mut self, step: &Step) -> Result<(), PlayError> {
+        self.number += 1;
+        let number = self.number;
         self.complete(u64::from(number).saturating_sub(self.in_flight));
         let before = self.figures.bytes_in + self.figures.bytes_out;
         self.ledger.objects.extend(step.objects.iter().map(|object| Record {
@@ -265,7 +310,7 @@ impl<W: FnMut(u32)> Study<W> {
             if let Some(policy) = &mut self.policy {
                 policy.used(self.ledger.subject(object), number.into());
             }
-            self.ledger.order.remove(object as usize);
+            self.ledger.order.set_aside(object as usize);
         }
         self.take_dead();
         for object in joining.drain(..) {
@@ -284,9 +329,12 @@ impl<W: FnMut(u32)> Study<W> {
                 }
             }
             record.bits |= Record::CONTENT;
+            let (evictions, mut candidates) = (self.figures.evictions, None);
             while self.used + size > self.local_memory {
-                self.evict();
+                let count = self.evict();
+                candidates = candidates.or(Some(count));
             }
+            (self.watch)(Seen::Missed { object, victims: self.figures.evictions - evictions, candidates });
             self.used += size;
             if let Some(policy) = &mut self.policy {
                 policy.brought_in(self.ledger.subject(object), LOCAL_MEMORY);
@@ -323,9 +371,11 @@ impl<W: FnMut(u32)> Study<W> {
         }
     }
 
-    /// Chooses a victim, and takes it out.
-    fn evict(&mut self) {
+    /// Chooses a victim, and takes it out. Returns the number of candidates before.
+    fn evict(&mut self) -> u64 {
         let Self { ledger, policy, .. } = self;
+        ledger.order.settle();
+        let candidates = ledger.order.len() as u64;
         let first = ledger.order.first_from(0, |_| 0).expect("the list fits, so something else is resident").slot;
         let victim = match policy {
             None => first as u32,
@@ -341,13 +391,14 @@ impl<W: FnMut(u32)> Study<W> {
         if record.take(Record::DIRTY) {
             self.figures.bytes_out += record.size();
         }
+        candidates
     }
 
     fn leave(&mut self, object: u32) {
         let record = &mut self.ledger.objects[object as usize];
         record.bits &= !Record::RESIDENT;
         self.used -= record.size();
-        (self.watch)(object);
+        (self.watch)(Seen::Left(object));
         if let Some(policy) = &mut self.policy {
             policy.left(self.ledger.subject(object), LOCAL_MEMORY);
         }
@@ -376,6 +427,7 @@ impl<W: FnMut(u32)> Study<W> {
                 }
             };
             self.ledger.order.push(object as usize, rank);
+            (self.watch)(Seen::Ranked { object, rank });
         }
     }
 

@@ -1,5 +1,6 @@
 //! References that the manager plays, beside a naive cache and the offline optimum.
 
+use microlp::{ComparisonOp, OptimizationDirection, Problem};
 use proptest::prelude::*;
 use vidmm::policy::PolicyChoice;
 use vidmm_replay::{Lists, PAGE, PlayError, PlayOptions, Played, References, Setup, Trace, Use, bounds, play, suite};
@@ -59,6 +60,32 @@ fn least(uses: &[usize], at: usize, resident: &[usize], room: usize) -> u64 {
     1 + resident.iter().map(|leaving| with(without(leaving))).min().expect("there is room for one")
 }
 
+/// The least bytes in, as a linear program (the flow of Berger, Beckmann and Harchol-Balter's FOO, with bytes of objects): of each object,
+/// some pages stay from one use to the next, and all that stays while a submission runs fits beside the submission's list.
+fn linear_program(references: &References, local_memory: u64) -> u64 {
+    let size = |object: usize| references.objects()[object].size / PAGE;
+    let mut program = Problem::new(OptimizationDirection::Maximize);
+    let (mut last, mut stays) = (vec![None; references.objects().len()], Vec::new());
+    let (mut pages, mut room) = (0, Vec::new());
+    for (number, list) in references.submissions().enumerate() {
+        let mut left = local_memory / PAGE;
+        for object in list.iter().map(|used| used.object()) {
+            (pages, left) = (pages + size(object), left - size(object));
+            if let Some(before) = last[object].replace(number) {
+                stays.push((before, number, program.add_var(1.0, (0.0, size(object) as f64))));
+            }
+        }
+        room.push(left);
+    }
+    for (number, left) in room.into_iter().enumerate() {
+        let beside = stays.iter().filter(|(from, to, _)| *from < number && number < *to);
+        let sum = Vec::from_iter(beside.map(|&(.., stay)| (stay, 1.0)));
+        program.add_constraint(&sum[..], ComparisonOp::Le, left as f64);
+    }
+    let solution = program.solve().unwrap().into_solution().unwrap();
+    (pages - solution.objective().round() as u64) * PAGE
+}
+
 /// Objects of up to eight pages, and lists of up to four of them.
 fn references() -> impl Strategy<Value = References> {
     let sizes = proptest::collection::vec(1..=8_u64, 12);
@@ -71,6 +98,12 @@ fn references() -> impl Strategy<Value = References> {
 }
 
 proptest! {
+    #[test]
+    fn the_optimum_is_that_of_a_linear_program(references in references(), spare in 0..40_u64) {
+        let local_memory = trace(&references).measure().largest_list + spare * PAGE;
+        prop_assert_eq!(min_split(&references, local_memory), linear_program(&references, local_memory));
+    }
+
     #[test]
     fn the_manager_brings_in_what_a_naive_cache_does(references in references(), spare in 0..40_u64) {
         let local_memory = trace(&references).measure().largest_list + spare * PAGE;

@@ -1,11 +1,13 @@
 //! A study chooses the victims that the manager chooses, one by one, under every policy.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use vidmm::SegmentId;
 use vidmm::policy::{Candidates, Policy, PolicyChoice, PolicyKind, Recency, Subject};
 use vidmm_replay::{
     Lists, PAGE, PlayError, PlayOptions, References, RequestOptions, Setup, Sizes, Trace, Use, is_exact, play,
-    play_watched, study, study_sample, study_watched, suite,
+    play_watched, study, study_sample, study_uses, study_watched, suite,
 };
 use vidmm_trace::Lifetime;
 
@@ -110,6 +112,38 @@ fn references() -> impl Strategy<Value = References> {
         }
         references
     })
+}
+
+proptest! {
+    /// Mattson's stack: under LRU a use hits if the bytes since the use before fit beside the object.
+    #[test]
+    fn uses_have_their_reuse_distances_hits_and_victims(uses in proptest::collection::vec(0..12_usize, 1..150), room in 1..12_u64) {
+        let sizes = [PAGE; 12];
+        let mut references = References::new("uses", sizes);
+        uses.iter().for_each(|&object| references.submit([Use::read(object as u32)]));
+        let (mut rows, options) = (Vec::new(), PlayOptions::new(room * PAGE, PolicyChoice::LRU));
+        let trace = Trace::from(references);
+        let played = study_uses::<PlayError>(&trace, &options, |row| {
+            rows.push(*row);
+            Ok(())
+        });
+        prop_assert_eq!(played.unwrap(), study(&trace, &options).unwrap());
+        prop_assert_eq!(rows.len(), uses.len());
+        let mut resident = 0;
+        for (at, row) in rows.iter().enumerate() {
+            let before = uses[..at].iter().rposition(|&other| other == uses[at]);
+            let since = before.map(|before| BTreeSet::from_iter(&uses[before + 1..at]).len() as u64 * PAGE);
+            let is_hit = since.is_some_and(|since| since + PAGE <= room * PAGE);
+            let victims = u64::from(!is_hit && resident == room);
+            resident += u64::from(!is_hit) - victims;
+            prop_assert_eq!(row.submission, at as u64);
+            prop_assert_eq!((row.object as usize, row.bytes, row.is_write), (uses[at], PAGE, false));
+            prop_assert_eq!((row.reuse_bytes, row.is_hit), (since, is_hit));
+            prop_assert_eq!((row.victims, row.candidates), (victims, (victims > 0).then_some(room)));
+            // The rank is the number of the last submission, from 1.
+            prop_assert_eq!(row.rank, Some(at as u64 + 1));
+        }
+    }
 }
 
 proptest! {

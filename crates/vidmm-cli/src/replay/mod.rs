@@ -4,6 +4,7 @@ mod content;
 mod picture;
 mod row;
 mod table;
+mod uses;
 
 use std::{
     error::Error,
@@ -132,8 +133,9 @@ pub fn run(args: &ReplayArgs, factory: &dyn MachineFactory) -> Result<bool, Box<
     {
         return exec::judge(calls, None, None);
     }
-    let outputs =
-        Vec::from_iter([&args.csv, &args.parquet, &args.svg].into_iter().flatten().map(|path| path.as_path()));
+    let outputs = Vec::from_iter(
+        [&args.csv, &args.parquet, &args.svg, &args.uses].into_iter().flatten().map(|path| path.as_path()),
+    );
     output::check_apart(&outputs, &args.inputs)?;
     // A mistake in a policy or an input is told before anything runs.
     let policies = policies(args)?;
@@ -150,6 +152,7 @@ pub fn run(args: &ReplayArgs, factory: &dyn MachineFactory) -> Result<bool, Box<
     if let (true, Some(&first)) = (own.is_empty(), too_small.first()) {
         return Err(cells[first].too_small(args).into());
     }
+    args.uses.as_deref().map(|path| uses::write(args, path, &cells)).transpose()?;
     let mut rows = run_all(args, &cells, &own, factory)?;
     rows.extend(too_small.iter().map(|&at| Row { number: at as u64, ..cells[at].row(args) }));
     rows.sort_by_key(|row| row.number);
@@ -386,8 +389,12 @@ fn optimum(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Optimum,
     })
 }
 
+fn options(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> PlayOptions {
+    PlayOptions { setup: setup(args, cell, trace), policy: cell.policy, lists: args.lists.into() }
+}
+
 fn played(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Row, Box<dyn Error>> {
-    let options = PlayOptions { setup: setup(args, cell, trace), policy: cell.policy, lists: args.lists.into() };
+    let options = options(args, cell, trace);
     let is_study = !args.manager && is_exact(trace, &options);
     let (mut error, mut fair) = (None, None);
     let outcome = match (args.sample, is_study) {

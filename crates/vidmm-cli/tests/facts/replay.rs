@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, fs, process::Command};
 
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::{
+    file::reader::{FileReader, SerializedFileReader},
+    record::Field,
+};
 
 use crate::common::{Scratch, shell, summary, vidmm_run};
 
@@ -98,6 +101,31 @@ fn the_axes_of_a_picture_are_chosen() {
     // Requests have no kernels: no curve is drawn, and the picture is there.
     let picture = drawn("--svg-y by-work");
     assert!(picture.contains("virtual time, by that of the kernels") && !picture.contains("clock"));
+}
+
+#[test]
+fn the_uses_of_one_combination_are_a_table_with_the_same_misses() {
+    let scratch = Scratch::new();
+    let (trace, csv, uses) = (scratch.file("t.csv", requests()), scratch.path("r.csv"), scratch.path("uses.parquet"));
+    let replay = |options: &str| shell(&format!("vidmm replay {trace} --uses {uses} {options}"));
+    replay(&format!("--policy s3-fifo --local-memory 50% --csv {csv}")).expect(0);
+    let file = SerializedFileReader::new(fs::File::open(&uses).unwrap()).unwrap();
+    let described = file.metadata().file_metadata().key_value_metadata().unwrap().len();
+    assert_eq!(described, file.metadata().file_metadata().schema_descr().num_columns() + 2, "with name and version");
+    let rows_of_uses = Vec::from_iter(file.get_row_iter(None).unwrap().map(Result::unwrap));
+    let column = |name: &str| {
+        let place = rows_of_uses[0].get_column_iter().position(|(column, _)| column == name).unwrap();
+        rows_of_uses.iter().map(move |row| match row.get_column_iter().nth(place).unwrap().1 {
+            Field::Long(value) => *value,
+            _ => -1,
+        })
+    };
+    let row = &rows(&csv)[0];
+    assert_eq!(row["uses"], rows_of_uses.len().to_string());
+    assert_eq!(row["misses"], column("is_hit").filter(|&is_hit| is_hit == 0).count().to_string());
+    assert_eq!(row["evictions"], column("victims").sum::<i64>().to_string());
+    assert_eq!(column("reuse_bytes").filter(|&bytes| bytes < 0).count(), 40, "each object has a first use");
+    assert!(replay("--policy lru,clock --local-memory 50%").expect(2).stderr.contains("the command has 2"));
 }
 
 #[test]

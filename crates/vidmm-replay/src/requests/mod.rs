@@ -206,8 +206,7 @@ fn hash(name: impl Hash) -> u64 {
 /// An object that has been requested.
 struct Known {
     used: Use,
-    /// The last submission with the object, and the place in the submission.
-    last: u32,
+    /// The place in the last submission with the object.
     place: u32,
 }
 
@@ -270,7 +269,6 @@ pub(crate) struct RequestStream<'a> {
     read: u64,
     given: u64,
     objects: u32,
-    submission: u32,
     /// The number of uses that were given out.
     used: usize,
     next_uses: Option<&'a [u32]>,
@@ -295,13 +293,18 @@ impl<'a> RequestStream<'a> {
             read: 0,
             given: 0,
             objects: 0,
-            submission: 0,
             used: 0,
             next_uses,
             largest,
             survey: None,
             current: Vec::new(),
         })
+    }
+
+    /// The same, with memory for so many objects.
+    pub fn with_capacity(mut self, objects: usize) -> Self {
+        self.known.reserve(objects);
+        self
     }
 
     /// The same, which looks at each request more closely.
@@ -407,15 +410,15 @@ impl<'a> RequestStream<'a> {
                     survey.requested_again(used.object(), self.given - 1, request);
                 }
                 // Within a submission an object is used once.
-                if known.last == self.submission {
-                    let at = known.place as usize;
+                let at = known.place as usize;
+                if step.uses.get(at).is_some_and(|other| other.object() == used.object()) {
                     step.next_uses[at] = next;
                     if is_write {
                         step.uses[at] = Use::write(used.object() as u32);
                     }
                     return Ok(());
                 }
-                (known.last, known.place) = (self.submission, place);
+                known.place = place;
                 used
             }
             Entry::Vacant(new) => {
@@ -423,7 +426,7 @@ impl<'a> RequestStream<'a> {
                 let size = size.max(1).next_multiple_of(self.file.options.page);
                 step.objects.push(Object { size, lifetime: Lifetime::Whole });
                 let used = Use::read(self.objects);
-                new.insert(Known { used, last: self.submission, place });
+                new.insert(Known { used, place });
                 self.objects += 1;
                 if self.objects == 1 << 31 {
                     let mistake = "it is of object number 2^31; cut the trace into shorter traces".to_owned();
@@ -472,7 +475,6 @@ impl Survey {
 impl Stream for RequestStream<'_> {
     fn read(&mut self, step: &mut Step) -> Result<bool, TraceError> {
         step.clear();
-        self.submission += 1;
         let (mut left, mut process) = (self.file.options.batch.max(1), None);
         while left > 0 {
             // A submission is of one process.

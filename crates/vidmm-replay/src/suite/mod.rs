@@ -6,12 +6,14 @@ mod camera;
 mod cyclic;
 mod experts;
 mod game;
+mod moving;
 mod training;
 
 pub use camera::camera;
 pub use cyclic::cyclic;
 pub use experts::experts;
 pub use game::{mixed_size, scanned, zipf};
+pub use moving::{drifting, flat_experts, local_experts, nearly_fitting_25, nearly_fitting_50, phases};
 pub use training::training;
 
 use vidmm_trace::generate::SplitMix64;
@@ -32,6 +34,16 @@ pub const WORKLOADS: [(&str, Generator); 6] = [
     ("camera", camera),
     ("scan", scanned),
     ("experts", experts),
+];
+
+/// Further workloads, on which only T4 is set, with the sizes of memory in percent.
+pub const FURTHER: [(&str, Generator, &[u64]); 6] = [
+    ("drifting", drifting, &[5, 10, 15, 20]),
+    ("nearly-fitting-25", nearly_fitting_25, &[25]),
+    ("nearly-fitting-50", nearly_fitting_50, &[50]),
+    ("phases", phases, &PERCENTS),
+    ("local-experts", local_experts, &PERCENTS),
+    ("flat-experts", flat_experts, &PERCENTS),
 ];
 
 /// Zipf's law: the r-th most popular of `n` is drawn in proportion to r^-s. Ranks are spread at random.

@@ -1,11 +1,18 @@
 //! The cells: worlds of a size, each with an operation of the same cost at any size.
 
-use vidmm::{AllocationId, ContextId, MakeResidentFlags, MemorySegmentGroup, PriorityBand, SubmitDesc, Visibility};
+use vidmm::{
+    AllocationId, ContextId, MakeResidentFlags, MemorySegmentGroup, PriorityBand, SubmitDesc, Visibility,
+    policy::PolicyChoice,
+};
 use vidmm_client::{Ladder, ManageFlags, Managed, ResidencyManager, ResidencySet};
-use vidmm_replay::null::{NullAllocation, NullMachine, RENDER};
+use vidmm_replay::{
+    Measure, Object, PAGE, PlayOptions, Step, Study, Use,
+    null::{NullAllocation, NullMachine, RENDER},
+};
+use vidmm_trace::Lifetime;
 
 use crate::{
-    draws::SplitMix64,
+    draws::{Popularity, SplitMix64},
     world::{ALLOCATION_SIZE, Client, READ_ONLY, USUAL, World},
 };
 
@@ -33,7 +40,7 @@ const LIST: usize = 64;
 
 const CELL: Cell = Cell { name: "", unit: "", size: 1000, set_up: pairs, units: 1, longest: false, grows: None };
 
-pub const CELLS: [Cell; 12] = [
+pub const CELLS: [Cell; 15] = [
     Cell { name: "pair", unit: "MakeResident and Evict of a resident allocation", units: LIST, ..CELL },
     Cell { name: "miss", unit: "MakeResident with a victim, and Evict", set_up: misses, units: LIST, ..CELL },
     Cell { name: "pause", unit: "the same, the longest operation", set_up: misses, units: LIST, longest: true, ..CELL },
@@ -69,6 +76,21 @@ pub const CELLS: [Cell; 12] = [
         size: 100,
         set_up: budgets,
         grows: Some("a tree of processes by rank: logarithmic"),
+        ..CELL
+    },
+    Cell { name: "study", unit: "a request of a study under lru", set_up: lru_study, units: LIST, ..CELL },
+    Cell {
+        name: "study-s3-fifo",
+        unit: "a request of a study under s3-fifo",
+        set_up: s3_fifo_study,
+        units: LIST,
+        ..CELL
+    },
+    Cell {
+        name: "study-predict",
+        unit: "a request of a study under predict",
+        set_up: predict_study,
+        units: LIST,
         ..CELL
     },
 ];
@@ -274,4 +296,37 @@ fn budgets(size: usize) -> Op {
         let info = vidmm.query_video_memory_info(process, MemorySegmentGroup::Local).expect("it exists");
         assert!(info.budget > 0, "a process has a budget");
     })
+}
+
+fn lru_study(size: usize) -> Op {
+    study_of(size, PolicyChoice::LRU)
+}
+
+fn s3_fifo_study(size: usize) -> Op {
+    study_of(size, PolicyChoice::S3_FIFO)
+}
+
+fn predict_study(size: usize) -> Op {
+    study_of(size, PolicyChoice::PREDICT)
+}
+
+/// Requests by popularity, and memory for 30 % of the objects.
+fn study_of(size: usize, policy: PolicyChoice) -> Op {
+    let mut random = SplitMix64(7);
+    let popularity = Popularity::zipf(size, 0.8, &mut random);
+    let options = PlayOptions::new(size as u64 * 3 / 10 * PAGE, policy);
+    let measure = Measure { page: PAGE, largest_list: PAGE, ..Measure::default() };
+    let mut study = Study::watched(&measure, &options, |_| {}).expect("an object fits");
+    let mut step = Step { objects: vec![Object { size: PAGE, lifetime: Lifetime::Whole }; size], ..Step::default() };
+    let mut op = move || {
+        for _ in 0..LIST {
+            step.uses.clear();
+            step.uses.push(Use::read(popularity.draw(&mut random)));
+            study.submit(&step).expect("an object fits");
+            step.objects.clear();
+        }
+    };
+    // Before the count, memory is full.
+    (0..8 * size / LIST).for_each(|_| op());
+    Box::new(op)
 }

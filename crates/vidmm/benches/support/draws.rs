@@ -56,7 +56,7 @@ impl Popularity {
         }
     }
 
-    fn draw(&self, random: &mut SplitMix64) -> u32 {
+    pub fn draw(&self, random: &mut SplitMix64) -> u32 {
         match self {
             Popularity::Uniform(n) => random.below(*n) as u32,
             Popularity::Zipf { cumulated, by_rank } => {

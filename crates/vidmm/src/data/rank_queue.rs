@@ -148,7 +148,10 @@ impl<T: Copy + PartialEq> RankQueue<T> {
 
     /// The first member of `rank` or above.
     pub fn first_from(&self, rank: u64) -> Option<(u64, T)> {
-        self.first_of(self.first_in_row(|other| other < rank), (rank, 0))
+        match self.first {
+            Some((first, _)) if first < rank => self.first_of(self.first_in_row(|other| other < rank), (rank, 0)),
+            first => first,
+        }
     }
 
     /// The member behind another member.

@@ -10,7 +10,14 @@ use core::{fmt, ops::RangeInclusive, str::FromStr};
 use thiserror::Error;
 
 use super::{
-    Policy, clock::Clock, gdsf::Gdsf, lfu_da::LfuDa, lru_2::Lru2, predict::Predict, s3_fifo::S3Fifo, sieve::Sieve,
+    Policy,
+    clock::Clock,
+    gdsf::Gdsf,
+    lfu_da::LfuDa,
+    lru_2::Lru2,
+    predict::{EXPERTS, Predict},
+    s3_fifo::S3Fifo,
+    sieve::Sieve,
 };
 
 /// The most parameters of a kind.
@@ -92,8 +99,14 @@ static SIEVE: PolicyKind = PolicyKind::built_in("sieve", &|_| Box::new(Sieve::de
 static LRU_2: PolicyKind = PolicyKind::built_in("lru-2", &|_| Box::new(Lru2::default()));
 static GDSF: PolicyKind = PolicyKind::built_in("gdsf", &|_| Box::new(Gdsf::default()));
 /// So do the shadows.
-static PREDICT: PolicyKind = PolicyKind::new("predict", &|values| Box::new(Predict::new(values[0] as u32, values[1])))
-    .with(&[Parameter { key: "sample", default: 64, range: 1..=4096 }, Parameter::SEED]);
+static PREDICT: PolicyKind =
+    PolicyKind::new("predict", &|values| Box::new(Predict::new(values[0] as u32, values[1], values[2] as usize))).with(
+        &[
+            Parameter { key: "sample", default: 64, range: 1..=4096 },
+            Parameter::SEED,
+            Parameter { key: "experts", default: EXPERTS as u64, range: 1..=EXPERTS as u64 },
+        ],
+    );
 
 /// A kind of policies with the values of its parameters. Written as `NAME[:key=value]..`, such as `predict:sample=16:seed=7`.
 #[derive(Clone, Copy)]
@@ -117,7 +130,8 @@ impl PolicyChoice {
     pub const LRU_2: Self = Self::of(&LRU_2);
     /// Greedy dual with size and frequency.
     pub const GDSF: Self = Self::of(&GDSF);
-    /// Three experts contend. `sample` allocations are drawn for each victim, and the draws follow from `seed`.
+    /// Three experts contend; with `experts=1` the forecast is alone, and with 2 S3-FIFO contends too. `sample` allocations are drawn for
+    /// each victim, and the draws follow from `seed`.
     pub const PREDICT: Self = Self::of(&PREDICT);
 
     /// Those that come with the manager.

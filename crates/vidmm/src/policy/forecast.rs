@@ -66,6 +66,10 @@ struct Known {
     interval: u32,
     /// The number of intervals, up to [`MEMORY`].
     intervals: u8,
+    /// The kinds of the intervals together, below [`KINDS`] cubed.
+    kind: u8,
+    /// The logarithm of the unit of time of the cell: of the mean interval in submissions.
+    unit: i32,
     /// The cell that learns from the next use, and the time of the look; 0 is none.
     cell: u16,
     looked_at: u32,
@@ -100,6 +104,14 @@ impl Known {
             self.mean = toward(self.mean, interval, u32::from(self.intervals) + 1);
         }
         self.intervals = MEMORY.min(self.intervals + 1);
+        self.unit = log2(self.mean) - log2(PARTS);
+        let [mean, deviation, interval] =
+            [self.mean, self.deviation, self.interval.saturating_mul(PARTS)].map(u64::from);
+        let kind = |borders: [bool; KINDS - 1]| borders.into_iter().filter(|&is_above| is_above).count();
+        let regularity = kind([deviation * 16 >= mean, deviation * 4 >= mean, deviation * 4 >= mean * 3]);
+        let uses = kind([self.intervals > 1, self.intervals > 3, self.intervals > 9]);
+        let last = kind([interval * 4 >= mean, interval * 10 >= mean * 9, interval * 2 >= mean * 3]);
+        self.kind = ((regularity * KINDS + uses) * KINDS + last) as u8;
     }
 
     /// The time to the next use by the rule, in [`PARTS`] of a submission.
@@ -115,25 +127,14 @@ impl Known {
         if is_overdue { idle } else { self.mean.saturating_sub(idle) }
     }
 
-    /// The logarithm of the unit of time of the cell.
-    fn unit(&self) -> i32 {
-        if self.intervals == 0 { 0 } else { log2(self.mean) - log2(PARTS) }
-    }
-
     /// The number of the cell.
     fn cell(&self, now: u32) -> usize {
-        let age = 2 * (log2(elapsed(self.last, now)) - self.unit()) / ONE;
+        let age = 2 * (log2(elapsed(self.last, now)) - self.unit) / ONE;
         if self.intervals == 0 {
             return age as usize;
         }
-        let [mean, deviation, interval] =
-            [self.mean, self.deviation, self.interval.saturating_mul(PARTS)].map(u64::from);
-        let kind = |borders: [bool; KINDS - 1]| borders.into_iter().filter(|&is_above| is_above).count();
-        let regularity = kind([deviation * 16 >= mean, deviation * 4 >= mean, deviation * 4 >= mean * 3]);
-        let uses = kind([self.intervals > 1, self.intervals > 3, self.intervals > 9]);
-        let last = kind([interval * 4 >= mean, interval * 10 >= mean * 9, interval * 2 >= mean * 3]);
         let age = (age + 6).clamp(0, AGES as i32 - 1) as usize;
-        FIRST_CELLS + ((age * KINDS + regularity) * KINDS + uses) * KINDS + last
+        FIRST_CELLS + age * KINDS.pow(3) + usize::from(self.kind)
     }
 }
 
@@ -187,9 +188,9 @@ impl Forecast {
     /// The logarithm of the time to the next use, by the cell and the rule.
     fn expected(&self, known: &Known) -> i32 {
         let Cell { mean, observed } = self.cells[known.cell(self.now)];
-        let by_rule = log2(known.by_rule(self.now)) - log2(PARTS) - known.unit();
+        let by_rule = log2(known.by_rule(self.now)) - log2(PARTS) - known.unit;
         let sum = i64::from(mean) * i64::from(observed) + i64::from(by_rule) * i64::from(OBSERVED_BY_RULE);
-        (sum / i64::from(observed + OBSERVED_BY_RULE)) as i32 + known.unit()
+        (sum / i64::from(observed + OBSERVED_BY_RULE)) as i32 + known.unit
     }
 
     /// From now on the next use of an allocation is awaited. If it was awaited before, it takes twice the time so far, or longer.
@@ -197,7 +198,7 @@ impl Forecast {
         let now = self.now;
         let known = self.known.entry(slot);
         if known.looked_at > 0 {
-            let seen = log2(elapsed(known.looked_at, now)) + ONE - known.unit();
+            let seen = log2(elapsed(known.looked_at, now)) + ONE - known.unit;
             let cell = &mut self.cells[known.cell as usize];
             if cell.observed == 0 || seen > cell.mean {
                 cell.learn(seen);
@@ -239,7 +240,7 @@ impl Policy for Forecast {
         self.now = self.now.wrapping_add(elapsed(self.now, time));
         let known = self.known.entry(subject.slot);
         if known.looked_at > 0 {
-            let seen = log2(elapsed(known.looked_at, time)) - known.unit();
+            let seen = log2(elapsed(known.looked_at, time)) - known.unit;
             self.cells[known.cell as usize].learn(seen);
             known.looked_at = 0;
         }

@@ -4,7 +4,7 @@
 //! memory, each expert has a shadow ([`Shadow`]): a memory that only counts, in which all decisions are the expert's. Shadows hold all
 //! allocations of a memory, or a sample of them with as large a share of the memory.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::vec::Vec;
 
 use super::{
     Candidates, Policy, Subject,
@@ -16,10 +16,13 @@ use super::{
 use crate::units::SegmentId;
 
 /// The allocations in a sample, at most.
-const SAMPLE_MOST: usize = 1 << 16;
+const SAMPLE_MOST: u32 = 1 << 16;
 
 /// Missed bytes count half after the program has used so many times the memory.
 const HALF_LIFE: u64 = 8;
+
+/// The number of experts.
+pub(super) const EXPERTS: usize = 3;
 
 /// The policy.
 #[derive(Debug)]
@@ -34,13 +37,15 @@ pub(super) struct Predict {
     now: u64,
     sample: u32,
     seed: u64,
+    /// So many of the experts contend.
+    experts: usize,
 }
 
 /// The experts for a memory.
 #[derive(Debug)]
 struct Contest {
     /// The forecast comes first: it decides until another expert has done better.
-    shadows: [Shadow; 3],
+    shadows: Vec<Shadow>,
     /// The index of the expert that decides.
     best: usize,
     /// Bytes that are resident, and the most so far.
@@ -48,9 +53,10 @@ struct Contest {
     capacity: u64,
     /// A victim was chosen already, so the capacity is known.
     is_full: bool,
-    /// The numbers in the shadows of the allocations in the sample, by their slots.
-    members: BTreeMap<usize, u32>,
-    /// Numbers of former members.
+    /// The numbers in the shadows of the allocations in the sample, from 1; 0 for an allocation outside.
+    members: Slots<u32>,
+    /// The number of members, and the numbers of former members.
+    count: u32,
     free: Vec<u32>,
     /// The sample has one of so many allocations, as a power of 2.
     halvings: u32,
@@ -61,11 +67,11 @@ struct Contest {
 }
 
 impl Contest {
-    fn new(sample: u32, seed: u64) -> Self {
-        let experts =
+    fn new(sample: u32, seed: u64, experts: usize) -> Self {
+        let all: [_; EXPERTS] =
             [Expert::Forecast(Forecast::new(sample, seed)), Expert::S3Fifo(S3Fifo::default()), Expert::Recency];
-        let shadows = experts.map(Shadow::new);
-        let (members, free) = (BTreeMap::new(), Vec::new());
+        let shadows = all.into_iter().take(experts).map(Shadow::new).collect();
+        let (members, free) = (Slots::default(), Vec::new());
         Self {
             shadows,
             best: 0,
@@ -74,6 +80,7 @@ impl Contest {
             capacity: 0,
             is_full: false,
             members,
+            count: 0,
             free,
             halvings: 0,
             bytes_used: 0,
@@ -94,11 +101,15 @@ impl Contest {
         if !Self::is_in_sample(subject.slot, self.halvings) {
             return;
         }
-        let count = self.members.len() as u32;
-        let member = *self.members.entry(subject.slot).or_insert_with(|| self.free.pop().unwrap_or(count));
-        let share = self.share();
+        let member = self.members.entry(subject.slot);
+        if *member == 0 {
+            self.count += 1;
+            // As many numbers were given as there are members and former members.
+            *member = self.free.pop().unwrap_or(self.count);
+        }
+        let (member, share) = (*member - 1, self.share());
         self.shadows.iter_mut().for_each(|shadow| shadow.access(member, subject, time, share));
-        if self.members.len() > SAMPLE_MOST {
+        if self.count > SAMPLE_MOST {
             self.halve();
         }
         if !self.is_full {
@@ -122,8 +133,9 @@ impl Contest {
     /// Makes the sample, and the shadows' memories, half as large.
     fn halve(&mut self) {
         self.halvings += 1;
-        let slots = self.members.keys().copied().filter(|&slot| !Self::is_in_sample(slot, self.halvings));
-        Vec::from_iter(slots).into_iter().for_each(|slot| self.forget(slot));
+        let is_out = |&(slot, &member): &(usize, &u32)| member > 0 && !Self::is_in_sample(slot, self.halvings);
+        let slots = Vec::from_iter(self.members.iter().filter(is_out).map(|(slot, _)| slot));
+        slots.into_iter().for_each(|slot| self.forget(slot));
         let share = self.share();
         for shadow in &mut self.shadows {
             shadow.resize(share);
@@ -133,23 +145,25 @@ impl Contest {
 
     /// An allocation is no more, or is not in the sample any more.
     fn forget(&mut self, slot: usize) {
-        if let Some(member) = self.members.remove(&slot) {
-            self.shadows.iter_mut().for_each(|shadow| shadow.forget(member));
+        let member = core::mem::take(self.members.entry(slot));
+        if member > 0 {
+            self.shadows.iter_mut().for_each(|shadow| shadow.forget(member - 1));
             self.free.push(member);
+            self.count -= 1;
         }
     }
 }
 
 impl Predict {
-    pub fn new(sample: u32, seed: u64) -> Self {
+    pub fn new(sample: u32, seed: u64, experts: usize) -> Self {
         let (s3_fifo, forecast) = (S3Fifo::default(), Forecast::new(sample, seed));
-        Self { s3_fifo, forecast, contests: Vec::new(), homes: Slots::default(), now: 0, sample, seed }
+        Self { s3_fifo, forecast, contests: Vec::new(), homes: Slots::default(), now: 0, sample, seed, experts }
     }
 
     fn contest(&mut self, memory: SegmentId) -> &mut Contest {
         let number = memory.0 as usize;
         while self.contests.len() <= number {
-            self.contests.push(Contest::new(self.sample, self.seed));
+            self.contests.push(Contest::new(self.sample, self.seed, self.experts));
         }
         &mut self.contests[number]
     }
@@ -191,9 +205,9 @@ impl Policy for Predict {
         self.s3_fifo.released(subject, last_use);
         self.forecast.released(subject, last_use);
         if let Some(contest) = self.home(subject.slot)
-            && let Some(&member) = contest.members.get(&subject.slot)
+            && let member @ 1.. = contest.members.get(subject.slot)
         {
-            contest.shadows.iter_mut().for_each(|shadow| shadow.release(member, last_use));
+            contest.shadows.iter_mut().for_each(|shadow| shadow.release(member - 1, last_use));
         }
     }
 

@@ -38,8 +38,8 @@ struct Queues {
     /// The most bytes that were resident at once.
     capacity: u64,
     has_evicted: bool,
-    /// The slots and sizes of ghosts by the order of their departure, and the sum of the sizes.
-    ghosts: BTreeMap<u64, (usize, u64)>,
+    /// The sizes of ghosts by the order of their departure, and the sum of the sizes.
+    ghosts: BTreeMap<u64, u64>,
     ghost_bytes: u64,
 }
 
@@ -55,34 +55,33 @@ impl Queues {
     /// Removes a ghost. Returns whether the ghost was there.
     fn forget(&mut self, ghost: u64) -> bool {
         let removed = self.ghosts.remove(&ghost);
-        self.ghost_bytes -= removed.map_or(0, |(_, size)| size);
+        self.ghost_bytes -= removed.unwrap_or(0);
         removed.is_some()
     }
 
     /// Adds a ghost, and removes the oldest ghosts that have no room beside the new ghost.
-    fn remember(&mut self, ghost: u64, slot: usize, size: u64) {
+    fn remember(&mut self, ghost: u64, size: u64) {
         if size > self.main_capacity() {
             return;
         }
         while self.ghost_bytes + size > self.main_capacity() {
-            let (_, (_, oldest)) = self.ghosts.pop_first().expect("bytes of ghosts are of ghosts");
+            let (_, oldest) = self.ghosts.pop_first().expect("bytes of ghosts are of ghosts");
             self.ghost_bytes -= oldest;
         }
-        self.ghosts.insert(ghost, (slot, size));
+        self.ghosts.insert(ghost, size);
         self.ghost_bytes += size;
     }
 }
 
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// The position in a queue; 0 if the allocation is in no memory.
-    rank: u64,
+    /// The position in a queue, or among ghosts; 0 is none.
+    position: u64,
     size: u64,
-    /// The position among ghosts; 0 if there was none.
-    ghost: u64,
-    /// The segment of the rank or of the ghost.
+    /// The segment of the position.
     memory: u8,
     uses: u8,
+    is_ghost: bool,
     /// The last use was that of a ghost.
     is_returning: bool,
 }
@@ -111,7 +110,7 @@ impl S3Fifo {
     fn promote(&mut self, slot: usize, candidates: &mut dyn Candidates) {
         let rank = MAIN + self.next();
         let known = self.known.entry(slot);
-        (known.rank, known.uses) = (rank, 0);
+        (known.position, known.uses) = (rank, 0);
         let (size, memory) = (known.size, known.memory);
         candidates.set_rank(slot, rank);
         let queues = self.queues(memory);
@@ -129,9 +128,10 @@ impl S3Fifo {
 
     /// Moves newcomers beyond the small queue's capacity to the main queue, with their uses.
     fn spill(&mut self, memory: u8, candidates: &mut dyn Candidates) {
-        let is_small = |known: &Known| (1..MAIN).contains(&known.rank) && known.memory == memory;
+        let is_small = |known: &Known| !known.is_ghost && (1..MAIN).contains(&known.position) && known.memory == memory;
         let newcomers = self.known.iter().filter(|(_, known)| is_small(known));
-        let mut newcomers = Vec::from_iter(newcomers.map(|(slot, known)| (known.rank, slot, known.size, known.uses)));
+        let mut newcomers =
+            Vec::from_iter(newcomers.map(|(slot, known)| (known.position, slot, known.size, known.uses)));
         newcomers.sort_unstable();
         let (limit, mut small) = (self.queues(memory).small_capacity(), 0);
         for (_, slot, size, uses) in newcomers {
@@ -150,8 +150,8 @@ impl Policy for S3Fifo {
     fn used(&mut self, subject: Subject, _time: u64) {
         let known = self.known.entry(subject.slot);
         known.uses = (known.uses + 1).min(USES_MAX);
-        let (ghost, memory) = (core::mem::take(&mut known.ghost), known.memory);
-        if ghost > 0 {
+        if core::mem::take(&mut known.is_ghost) {
+            let (ghost, memory) = (core::mem::take(&mut known.position), known.memory);
             self.known.entry(subject.slot).is_returning = self.queues(memory).forget(ghost);
         }
     }
@@ -160,15 +160,15 @@ impl Policy for S3Fifo {
         let position = self.next();
         let known = self.known.entry(subject.slot);
         let is_ghost = known.is_returning && known.memory == memory.0;
-        let rank = if is_ghost { MAIN + position } else { position };
-        *known = Known { rank, size: subject.size, memory: memory.0, ..Known::default() };
+        let position = if is_ghost { MAIN + position } else { position };
+        *known = Known { position, size: subject.size, memory: memory.0, ..Known::default() };
         let queues = self.queues(memory.0);
         *if is_ghost { &mut queues.main } else { &mut queues.small } += subject.size;
         queues.capacity = queues.capacity.max(queues.small + queues.main);
     }
 
     fn rank(&self, slot: usize) -> u64 {
-        self.known.get(slot).rank
+        self.known.get(slot).position
     }
 
     fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
@@ -183,7 +183,7 @@ impl Policy for S3Fifo {
                 Some(of_main) if is_main_full || first.rank >= MAIN => of_main,
                 _ => first,
             };
-            let Known { rank, uses, .. } = self.known.get(candidate.slot);
+            let Known { position: rank, uses, .. } = self.known.get(candidate.slot);
             if rank != candidate.rank {
                 // The spill gave a rank to an allocation of a higher priority, which was no candidate at that moment.
                 candidates.set_rank(candidate.slot, rank);
@@ -195,7 +195,7 @@ impl Policy for S3Fifo {
                 (false, _) => {
                     let rank = MAIN + self.next();
                     let known = self.known.entry(candidate.slot);
-                    (known.rank, known.uses) = (rank, uses - 1);
+                    (known.position, known.uses) = (rank, uses - 1);
                     candidates.set_rank(candidate.slot, rank);
                 }
             }
@@ -205,23 +205,23 @@ impl Policy for S3Fifo {
     fn left(&mut self, subject: Subject, memory: SegmentId) {
         let ghost = self.next();
         let known = self.known.entry(subject.slot);
-        let rank = core::mem::take(&mut known.rank);
+        let rank = core::mem::take(&mut known.position);
         if rank < MAIN {
-            known.ghost = ghost;
+            (known.position, known.is_ghost) = (ghost, true);
         }
         let queues = self.queues(memory.0);
         if rank < MAIN {
             queues.small -= subject.size;
-            queues.remember(ghost, subject.slot, subject.size);
+            queues.remember(ghost, subject.size);
         } else {
             queues.main -= subject.size;
         }
     }
 
     fn gone(&mut self, subject: Subject) {
-        let Known { ghost, memory, .. } = core::mem::take(self.known.entry(subject.slot));
-        if ghost > 0 {
-            self.queues(memory).forget(ghost);
+        let Known { position, memory, is_ghost, .. } = core::mem::take(self.known.entry(subject.slot));
+        if is_ghost {
+            self.queues(memory).forget(position);
         }
     }
 }

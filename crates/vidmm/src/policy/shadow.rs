@@ -61,10 +61,7 @@ impl Candidates for Unlisted {
     }
 
     fn set_rank(&mut self, slot: usize, rank: u64) {
-        if self.0.rank(slot).is_some() {
-            self.0.remove(slot);
-            self.0.push(slot, rank);
-        }
+        self.0.set_rank(slot, rank);
     }
 }
 
@@ -105,7 +102,7 @@ impl Shadow {
         if let Some(policy) = self.expert.policy() {
             policy.used(subject, time);
         }
-        self.candidates.0.remove(at);
+        self.candidates.0.set_aside(at);
         if self.members[at].is_resident {
             return;
         }
@@ -124,6 +121,7 @@ impl Shadow {
 
     /// Evicts until so many bytes are resident at most, or all are on lists.
     fn shrink(&mut self, most: u64) {
+        self.candidates.0.settle();
         while self.used > most
             && let Some(first) = self.candidates.first_from(0)
         {

@@ -506,7 +506,7 @@ fn policies_are_known_by_their_names() {
     let known = "lru, clock, s3-fifo, lfu-da, sieve, lru-2, gdsf and predict";
     assert_eq!(wrong("mru"), format!("`mru` is no policy; there are {known}"));
     for given in ["sample=0", "sample=4097", "seed", "seed=x", "size=1"] {
-        let has = "sample=1..4096 and seed=N";
+        let has = "sample=1..4096, seed=N and experts=1..3";
         assert_eq!(
             wrong(&format!("predict:{given}")),
             format!("`{given}` is no parameter of predict, which has {has}")
