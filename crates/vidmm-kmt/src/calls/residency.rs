@@ -61,7 +61,7 @@ impl Session {
         Err(Reply { num_bytes_to_trim, ..Reply::refused(Status::NO_MEMORY, reason) })
     }
 
-    /// Whether a MakeResident would be accepted, and what keeps it from that.
+    /// The answer of a MakeResident, without the call.
     pub(super) fn query_room(&mut self, device: u32, handles: &[u32]) -> Answer {
         let id = self.object::<Device>(device)?.id;
         let ids = self.allocation_ids(device, handles)?;

@@ -11,10 +11,10 @@ use super::command::{Command, NamedRanges, NewAllocation};
 use super::error::Error;
 use super::names::NamedAllocation;
 
-/// A [`Buffer`](super::Buffer) or an [`Image`](super::Image): both have what it has, and a call that takes allocations takes a slice of
-/// either. Where it is to take both, name them as `buffer.as_ref()` and `image.as_ref()`.
+/// A [`Buffer`](super::Buffer) or an [`Image`](super::Image). A call with allocations takes a slice of buffers or a slice of images. For a
+/// slice of both, name `buffer.as_ref()` and `image.as_ref()`.
 ///
-/// Its bytes are zeros at first (CRE-42), and survive eviction. It is gone when it was dropped and all uses that were begun before have
+/// The bytes are zeros at first (CRE-42), and survive eviction. The allocation is gone when the handle was dropped and all earlier uses have
 /// ended (RES-91).
 #[doc(alias = "D3DKMT_CREATEALLOCATION")]
 pub struct Allocation {
@@ -61,7 +61,7 @@ impl Allocation {
         Ok(NamedRanges { resource, ranges })
     }
 
-    /// Its name with the manager, which errors use. It is the name of the first of its ranges, each of which has a name in the log.
+    /// The name in errors: the manager's name of the first range. In the log each range has a name.
     pub fn id(&self) -> AllocationId {
         self.id
     }
@@ -106,7 +106,7 @@ impl Allocation {
         self.size
     }
 
-    /// Where it is by what was decided so far, or is on its way to (RES-76). Of several ranges it is the farthest from the GPU:
+    /// The place of the allocation by the decisions so far (RES-76). Of several ranges the place farthest from the GPU counts, and
     /// [`Adapter::allocations`](super::Adapter::allocations) tells how many bytes are in local memory.
     ///
     /// # Errors

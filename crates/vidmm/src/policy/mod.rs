@@ -93,8 +93,8 @@ pub trait Policy: Debug + Send {
     /// without pages), the ranks alone are the order.
     fn rank(&self, slot: usize) -> u64;
 
-    /// Chooses the candidate that goes, that of the lowest rank by default; there is one. The manager evicts it, and says so by
-    /// [`left`](Self::left).
+    /// Chooses the candidate that goes, by default the candidate of the lowest rank. There is at least one candidate. The manager evicts the
+    /// choice, and says so by [`left`](Self::left).
     fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
         candidates.first_from(0).map_or(usize::MAX, |first| first.slot)
     }

@@ -173,7 +173,7 @@ impl Worker {
         Ok(Ok(()))
     }
 
-    /// The state of the content of each resource, by the states of its ranges: lost if that of one is.
+    /// The state of the content of each resource: lost if the content of a range is lost.
     fn of_each(&self, resources: &[AllocationId], results: &[ReclaimResult]) -> Vec<ReclaimResult> {
         let mut rest = results.iter().copied();
         let known = resources.iter().filter_map(|&resource| self.objects.resources.get(resource));
