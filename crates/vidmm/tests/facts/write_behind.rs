@@ -1,7 +1,7 @@
 //! Write-behind: written content at the cold end is copied out while engines leave the bus alone, and an eviction then copies nothing
 //! (D37).
 
-use vidmm::contract::AllocationFlags;
+use vidmm::contract::{AllocationFlags, SegmentSet};
 use vidmm::policy::{Candidate, Policy};
 use vidmm::*;
 
@@ -300,6 +300,34 @@ fn an_allocation_destroyed_or_discarded_during_a_copy_loses_the_store_after_the_
         assert_eq!(world.backing_store_bytes(), store, "the copy goes there");
         world.run_all();
         assert_eq!(world.backing_store_bytes(), store - 12 * PAGE_SIZE);
+        world.tear_down();
+    }
+}
+
+/// CRE-50: an allocation has to leave local memory while a chunk is under way, or when the chunk has ended.
+#[test]
+fn an_allocation_that_must_move_during_a_copy_keeps_its_content() {
+    for is_over in [false, true] {
+        let write_behind = WriteBehind { watermark_percent: 50, link_percent: 25 };
+        let (mut world, client) = world_of(Config { write_behind, ..Config::discrete(16, 32) });
+        let (cold, at) = world.create_resident(client, Place::LocalOrSystem, 12, SILENT);
+        write(&mut world, client, at, 7);
+        world.evict(client, &[cold], IF_NECESSARY).unwrap();
+        begin_a_chunk(&mut world);
+        assert_eq!(cleaned(&world), [(cold, 0, 12 * PAGE_SIZE, true)]);
+        if is_over {
+            world.complete(PAGING);
+        }
+        let system = SegmentSet::of(world.config.aperture());
+        let update = UpdateAllocationProperty { supported_segment_set: Some(system), preferred_segment: None };
+        let queue = client.queue;
+        let value = world.call(|vidmm, driver, _| vidmm.update_allocation_property(driver, queue, cold, &update));
+        assert!(value.unwrap() > 0);
+        world.run_all();
+        assert_eq!(was_copied(&world, cold), !is_over);
+        world.bring_in(client, &[cold]);
+        assert_eq!(world.placed[&cold], SegmentId::SYSTEM);
+        assert_eq!(read(&mut world, client, at), 7);
         world.tear_down();
     }
 }
