@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use vidmm::contract::AllocationFlags;
+use vidmm::contract::{AllocationFlags, SegmentSet};
 use vidmm::event::PrefetchReason;
 use vidmm::policy::{Candidates, Policy, Recency, Subject};
 use vidmm::*;
@@ -161,6 +161,66 @@ fn nothing_comes_ahead_for_a_device_in_error_or_without_power() {
     world.call(|vidmm, _, _| vidmm.power_up());
     world.run_paging();
     assert_eq!(prefetched(&world), [soon]);
+}
+
+/// What occurs while the content of an announced allocation is on the way.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Meanwhile {
+    MakeResident,
+    Move,
+    Offer,
+    PowerDown,
+    Destruction,
+}
+
+#[test]
+fn an_announced_allocation_keeps_its_content_whatever_occurs_on_the_way() {
+    use Meanwhile::*;
+    for meanwhile in [MakeResident, Move, Offer, PowerDown, Destruction] {
+        let mut world = World::new(Config::discrete(16, 32));
+        let client = world.client();
+        let (soon, at) = world.create_resident(client, Place::LocalOrSystem, 4, SILENT);
+        write(&mut world, client, at, 7);
+        world.evict(client, &[soon], EvictFlags::empty()).unwrap();
+        world.run_paging();
+        announce(&mut world, client, &[soon]);
+        world.poll();
+        assert_eq!(prefetched(&world), [soon]);
+        assert!(world.can_complete(PAGING), "the copy is under way");
+        let mut home = LOCAL;
+        match meanwhile {
+            MakeResident => {
+                let residency = world.make_resident(client, &[soon]).unwrap();
+                assert!(matches!(residency, Residency::Pending { .. }), "the copy has not ended (RES-11)");
+                world.evict(client, &[soon], IF_NECESSARY).unwrap();
+            }
+            Move => {
+                home = SegmentId::SYSTEM;
+                let system = SegmentSet::of(world.config.aperture());
+                let update = UpdateAllocationProperty { supported_segment_set: Some(system), preferred_segment: None };
+                let queue = client.queue;
+                world.call(|vidmm, driver, _| vidmm.update_allocation_property(driver, queue, soon, &update)).unwrap();
+            }
+            Offer => {
+                world.offer(client, &[soon], OfferPriority::Low).unwrap();
+                world.run_all();
+                let _: Reclaimed = world.reclaim(client, &[soon]).unwrap();
+            }
+            PowerDown => {
+                world.call(|vidmm, _, _| vidmm.power_down());
+                world.run_all();
+                world.call(|vidmm, _, _| vidmm.power_up());
+            }
+            Destruction => world.destroy(soon),
+        }
+        world.run_all();
+        if meanwhile != Destruction {
+            world.bring_in(client, &[soon]);
+            assert_eq!(world.placed[&soon], home, "{meanwhile:?}");
+            assert_eq!(read(&mut world, client, at), 7, "{meanwhile:?}");
+        }
+        world.tear_down();
+    }
 }
 
 #[test]
