@@ -15,7 +15,7 @@ pub(super) struct Holders(BTreeMap<AllocationId, Holding>);
 struct Holding {
     owner: ProcessId,
     size: u64,
-    /// None while the allocation is away from its segments.
+    /// None while the allocation is in no segment.
     segment: Option<SegmentId>,
 }
 

@@ -7,14 +7,14 @@ use super::tale::{Taker, Tale};
 /// The number of rooms that are watched at the same time. One more takes the place of the oldest.
 const WATCHED: usize = 64;
 
-/// Rooms that were given up, and are not all taken.
+/// Rooms that were given up, and are partly free.
 #[derive(Debug, Default)]
 pub(super) struct Rooms(Vec<Room>);
 
 /// A room that a plan empties.
 #[derive(Debug)]
 struct Room {
-    /// The sentence that tells of it.
+    /// The index of the sentence about the room.
     sentence: usize,
     plan: PlanNo,
     segment: SegmentId,
@@ -36,7 +36,7 @@ impl Rooms {
             Event::Placed { plan, allocation, segment, ref extents, .. } if allocation != subject => {
                 self.take(plan, segment, extents, Taker::Allocation(allocation), tale);
             }
-            // The subject takes its own room back, and leaves none for others.
+            // The subject takes the subject's own room back, so others find no room.
             Event::Placed { plan, segment, ref extents, .. } => self.close(plan, segment, extents),
             Event::PageTablePlaced { plan, address, size, .. } => {
                 let extent = Extent { offset: address.offset, size };

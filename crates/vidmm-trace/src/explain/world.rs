@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    /// The names that could have been meant by one that does not exist.
+    /// The names that a caller could have meant by an unknown name.
     pub fn other_names(&self, id: AllocationId) -> String {
         let index = |id: AllocationId| id.to_bits() as u32;
         let others: Vec<&AllocationId> = self.allocations.iter().filter(|&&other| index(other) == index(id)).collect();

@@ -163,7 +163,7 @@ fn nothing_comes_ahead_for_a_device_in_error_or_without_power() {
     assert_eq!(prefetched(&world), [soon]);
 }
 
-/// What occurs while the content of an announced allocation is on the way.
+/// An occurrence while the content of an announced allocation is on the way.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Meanwhile {
     MakeResident,
