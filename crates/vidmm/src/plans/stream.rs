@@ -28,6 +28,8 @@ pub(crate) struct Stream {
     to_build: VecDeque<PlanNo>,
     /// Built, with the fence of the buffer that its last operation is in.
     built: VecDeque<(u64, PlanNo)>,
+    /// The plans that the last reset of the adapter ended, in ascending order.
+    abandoned: Vec<PlanNo>,
     /// A plan without content, for its memory.
     blank: Option<Plan>,
 }
@@ -131,6 +133,11 @@ impl Stream {
         number <= self.retired || !self.plans.contains_key(&number)
     }
 
+    /// Whether the last reset of the adapter ended the plan.
+    pub fn has_abandoned(&self, number: PlanNo) -> bool {
+        self.abandoned.binary_search(&number).is_ok()
+    }
+
     /// Whether the plan waits outside the stream.
     pub fn is_parked(&self, number: PlanNo) -> bool {
         self.parked.contains(&number)
@@ -192,7 +199,7 @@ impl Stream {
         self.plans.is_empty()
     }
 
-    /// Plans that have not retired, for the audit.
+    /// The plans that have not retired, in ascending order.
     pub fn numbers(&self) -> Vec<PlanNo> {
         self.plans.keys().copied().collect()
     }
@@ -202,6 +209,7 @@ impl Stream {
         let parked = core::mem::take(&mut self.parked);
         self.to_build.clear();
         self.built.clear();
+        self.abandoned = self.numbers();
         let plans = core::mem::take(&mut self.plans).into_iter();
         let abandoned = plans.map(|(number, Entry { plan, fence_id, .. })| Abandoned {
             number,

@@ -103,8 +103,13 @@ impl Cleaner {
     pub(super) fn is_under_way(&mut self, state: &State, plans: &Plans) -> bool {
         let now = state.moment.now();
         self.earn(now);
-        if self.under_way.as_ref().is_some_and(|chunk| plans.stream.is_retired(chunk.plan)) {
-            self.settle_chunk(state, now);
+        if let Some(chunk) = self.under_way.take_if(|chunk| plans.stream.is_retired(chunk.plan)) {
+            let took = (now - chunk.began_at).max(1);
+            self.credit = self.credit.saturating_sub(i64::try_from(took).unwrap_or(i64::MAX));
+            // A reset ended the copy early, and the time does not tell the speed of the bus.
+            if !plans.stream.has_abandoned(chunk.plan) {
+                self.settle_chunk(state, chunk, took);
+            }
         }
         self.under_way.is_some()
     }
@@ -137,14 +142,12 @@ impl Cleaner {
         self.under_way = Some(Chunk { plan, allocation: id, bytes: part.size, is_last, began_at: now });
     }
 
-    /// The chunk under way has ended: its time is spent, and tells the speed of the bus.
-    fn settle_chunk(&mut self, state: &State, now: Nanoseconds) {
-        let Some(Chunk { allocation: id, bytes, is_last, began_at, .. }) = self.under_way.take() else { return };
+    /// A chunk has ended: the time tells the speed of the bus.
+    fn settle_chunk(&mut self, state: &State, chunk: Chunk, took: Nanoseconds) {
+        let Chunk { allocation: id, bytes, is_last, .. } = chunk;
         let record = state.objects.allocations.lookup(id).map(|index| &state.objects[index]);
         let is_clean = is_last && record.is_ok_and(|allocation| !allocation.is(AllocationState::DIRTY));
         self.cleaned.extend(is_clean.then_some(id));
-        let took = (now - began_at).max(1);
-        self.credit = self.credit.saturating_sub(i64::try_from(took).unwrap_or(i64::MAX));
         let in_chunk = u128::from(bytes) * u128::from(CHUNK) / u128::from(took);
         let in_chunk = u64::try_from(in_chunk).unwrap_or(u64::MAX);
         self.chunk_bytes = (in_chunk - in_chunk % PAGE_SIZE_64K).max(PAGE_SIZE_64K);

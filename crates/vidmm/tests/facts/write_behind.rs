@@ -352,6 +352,30 @@ fn a_reset_loses_content_unless_the_copy_has_ended() {
     }
 }
 
+/// Before, a chunk that a reset ended early told of a bus that was too fast, and the next chunk took longer than 250 us.
+#[test]
+fn a_chunk_that_a_reset_ends_does_not_tell_the_speed_of_the_bus() {
+    let (mut world, client) = world(256);
+    let other = world.client();
+    let wanted = world.allocate(other, 1);
+    written(&mut world, client, 200, 7);
+    begin_a_chunk(&mut world);
+    let first = cleaned(&world)[0].2;
+    let _: Residency = world.make_resident(other, &[wanted]).unwrap();
+    world.poll();
+    world.fault(PAGING, 0xBAD_0000);
+    world.run_all();
+    // The reset has put the earlier devices in error.
+    let client = world.client();
+    written(&mut world, client, 200, 8);
+    let before = cleaned(&world).len();
+    while cleaned(&world).len() == before {
+        world.poll();
+        world.now = world.vidmm.next_wake().unwrap_or(world.now);
+    }
+    assert_eq!(cleaned(&world)[before].2, first);
+}
+
 #[test]
 fn cleaning_in_vain_lowers_the_watermark() {
     let (mut world, client) = world(16);
