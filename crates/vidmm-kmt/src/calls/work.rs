@@ -1,5 +1,7 @@
 //! Submissions, and the rules for what work uses.
 
+use std::collections::BTreeSet;
+
 use vidmm::{FenceValueDesc, SubmitDesc};
 use vidmm_runtime::KernelCommand;
 
@@ -123,9 +125,9 @@ impl Session {
         if owed.is_empty() {
             return;
         }
-        let memory = |handle: u32| self.memory_of(handle).map(|(memory, _)| memory);
+        let memory = |handle: u32| self.memory_of(handle).map(|of| of.0);
         let commands = self.addresses.allocation_at(commands).and_then(memory);
-        let unfinished = Vec::from_iter(owed.iter().flat_map(|of| &of.of.allocations).copied());
+        let unfinished = BTreeSet::from_iter(owed.iter().flat_map(|of| &of.of.allocations).copied());
         let has_other = self.listed(device).any(|(of, _)| memory(of) != commands && !unfinished.contains(&of));
         for Issued { value, of: Issuer { function, call, allocations }, .. } in owed {
             let rule = match function {
@@ -135,7 +137,7 @@ impl Session {
             let first = allocations[0];
             let text =
                 format!("work is submitted before the paging fence of {function}({first:#x}), {value}, was waited for");
-            let has_commands = allocations.iter().any(|&of| self.memory_of(of).map(|(memory, _)| memory) == commands);
+            let has_commands = allocations.iter().any(|&of| self.memory_of(of).map(|of| of.0) == commands);
             if has_commands || !has_other {
                 self.find(rule, text, Some(call));
             } else if !self.suspicions.iter().any(|of| of.finding.rule == rule && of.finding.since == Some(call)) {
