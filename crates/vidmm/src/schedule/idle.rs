@@ -18,7 +18,7 @@ pub(crate) struct IdleTime {
     cleaner: Cleaner,
     /// The number of the last event before the end of the look.
     seen: u64,
-    /// The look found the bus in use.
+    /// Another look may find more as soon as the bus is free: the look found the bus in use, or decided a prefetch.
     is_kept_back: bool,
 }
 
@@ -31,22 +31,24 @@ impl IdleTime {
     /// Decides what the paging engine does next, if engines leave the bus alone and nothing else is to be done.
     pub(crate) fn begin_work(&mut self, power: Power, state: &mut State, plans: &mut Plans) {
         let is_free = may_copy(power, state, plans);
-        self.is_kept_back = !is_free;
         let is_under_way = self.cleaner.is_under_way(state, plans);
-        if is_free && !is_under_way && !self.prefetcher.prefetch(state, plans) && self.cleaner.is_on() {
+        let has_decided = is_free && !is_under_way && self.prefetcher.prefetch(state, plans);
+        if is_free && !is_under_way && !has_decided && self.cleaner.is_on() {
             self.cleaner.begin_chunk(state, plans);
         }
+        // A prefetch that waits for a kernel leaves the bus free, and no event asks for the next look.
+        self.is_kept_back = !is_free || has_decided;
         // The decisions of this look are no news.
         self.seen = state.moment.event_number();
     }
 
-    /// Whether a search is awaited, or the last look found the bus in use, or anything has happened since.
+    /// Whether a search is awaited, or another look may find more once the bus is free, or anything has happened since the last look.
     #[inline]
     pub(crate) fn is_due(&self, state: &State) -> bool {
         self.cleaner.is_awaited() || self.is_kept_back || self.has_news(state)
     }
 
-    /// Whether another look may find what the last look did not: something has happened, or the bus was in use and is free.
+    /// Whether another look may find what the last look did not: something has happened, or the bus is free for more.
     pub(crate) fn may_begin(&self, power: Power, state: &State, plans: &Plans) -> bool {
         self.has_news(state) || self.is_kept_back && may_copy(power, state, plans)
     }

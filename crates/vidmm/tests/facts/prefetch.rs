@@ -313,3 +313,23 @@ fn content_comes_while_a_kernel_runs_in_local_memory_and_not_while_the_paging_en
     world.run_paging();
     assert_eq!(prefetched(&world), [soon, late]);
 }
+
+#[test]
+fn a_prefetch_that_waits_for_a_kernel_keeps_no_other_content_away() {
+    // A look ends with 2 MiB: the second allocation needs another look.
+    let (mut world, client) = world(2048);
+    let (second, _) = away(&mut world, client, 4, 1);
+    let (first, at) = world.resident(client, 600);
+    world.submit(client, &[Access::Write(at, 7)]);
+    world.evict(client, &[first], EvictFlags::empty()).unwrap();
+    world.poll();
+    announce(&mut world, client, &[first, second]);
+    world.poll();
+    assert_eq!(
+        prefetched(&world),
+        [first, second],
+        "the page-out of the first waits for the kernel, and the bus is free"
+    );
+    world.run_paging();
+    assert_eq!(status(&world, second), AllocationResidencyStatus::ResidentInGpuMemory);
+}
