@@ -11,7 +11,7 @@ use std::{
 
 use clap::{Parser, Subcommand, ValueEnum, ValueHint, builder::styling};
 use vidmm::policy::PolicyChoice;
-use vidmm_replay::{Columns, Lists, RequestFormat, RequestOptions, Sizes};
+use vidmm_replay::{Columns, Link, Lists, RequestFormat, RequestOptions, Sizes};
 use vidmm_runtime::TransferOffset;
 use vidmm_sim::{Bench, Fault, Profile, policies};
 use vidmm_trace::{ByteSize, EventsLevel, LocalMemory, TraceFormat};
@@ -187,6 +187,9 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = page_size, conflicts_with = "check")]
     pub page_size: ByteSize,
 
+    /// The bandwidth of copies in and out, in 10^9 bytes a second, for the virtual time; one number is for both
+    #[arg(long, value_name = "IN[,OUT]", value_parser = link, default_value = "25", conflicts_with = "check")]
+    pub bus_gb_per_s: Link,
     /// Read a share of the objects of requests to a cache, such as `1%`: sizes of memory shrink with the sample, and the table has the
     /// error of the sample (SHARDS)
     #[arg(long, value_name = "PERCENT", value_parser = sample, conflicts_with_all = ["check", "manager", "pass_by"])]
@@ -284,6 +287,19 @@ impl ReplayArgs {
 }
 
 /// A share in millionths.
+fn link(text: &str) -> Result<Link, String> {
+    let bytes_per_second = |text: &str| {
+        let bandwidth = text.parse::<f64>().ok().filter(|bandwidth| (0.001..=1e6).contains(bandwidth));
+        bandwidth.map(|bandwidth| (bandwidth * 1e9) as u64)
+    };
+    let (inward, outward) = text.split_once(',').unwrap_or((text, text));
+    let speeds = bytes_per_second(inward).zip(bytes_per_second(outward));
+    let link = |(bytes_in_per_second, bytes_out_per_second)| Link { bytes_in_per_second, bytes_out_per_second };
+    speeds
+        .map(link)
+        .ok_or_else(|| "give one bandwidth or two, from 0.001 to 1000000, such as `25` or `25,12.5`".to_owned())
+}
+
 fn sample(text: &str) -> Result<u32, String> {
     let share = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     let millionths = share.map(|percent| (percent * 1e4).round()).filter(|millionths| (1.0..=1e6).contains(millionths));

@@ -99,7 +99,7 @@ struct Optimum<'a> {
 impl<'a> Optimum<'a> {
     fn new(setup: &'a Setup) -> Self {
         let figures = Played::default();
-        let pace = Pace::new(setup.in_flight);
+        let pace = Pace::new(setup.link, setup.in_flight);
         Self { setup, objects: Vec::new(), farthest: BinaryHeap::new(), used: 0, figures, pace }
     }
 
@@ -112,9 +112,9 @@ impl<'a> Optimum<'a> {
                 warm = self.figures;
             }
             number += 1;
-            let before = self.figures.bytes_in + self.figures.bytes_out;
+            let before = self.figures.moved();
             self.submit(&step, number, &taken);
-            self.pace.submit(self.figures.bytes_in + self.figures.bytes_out - before, step.nanoseconds);
+            self.pace.submit(self.figures.moved().since(before), step.nanoseconds);
             self.figures.work_ns += step.nanoseconds;
             self.figures.virtual_ns = self.pace.nanoseconds();
         }

@@ -16,6 +16,7 @@ pub mod suite;
 mod trace;
 mod uses;
 
+pub use pace::Link;
 pub use player::{Lists, PlayError, PlayOptions, Played, Setup, play, play_processes, play_watched};
 pub use references::{Object, PAGE, References, Use};
 pub use requests::{Column, Columns, Remarks, RequestFormat, RequestOptions, Sizes};

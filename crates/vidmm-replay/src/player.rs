@@ -13,7 +13,7 @@ use vidmm_trace::{ByteSize, Lifetime};
 use crate::{
     Object, PAGE,
     null::{LOCAL_MEMORY, NullAdapter, NullAllocation, NullMachine, NullMemory, RENDER},
-    pace::Pace,
+    pace::{Link, Moved, Pace},
     trace::{Measure, Step, Trace, TraceError},
 };
 
@@ -31,12 +31,14 @@ pub struct Setup {
     pub warm_up: usize,
     /// A use of an object that is larger than local memory passes by: the use is a miss, and takes no memory.
     pub pass_by: bool,
+    /// The speed of copies, for the virtual time.
+    pub link: Link,
 }
 
 impl Setup {
     /// So much local memory; two submissions are in flight, everything counts, and nothing passes by.
     pub fn new(local_memory: u64) -> Self {
-        Self { local_memory, in_flight: 2, warm_up: 0, pass_by: false }
+        Self { local_memory, in_flight: 2, warm_up: 0, pass_by: false, link: Link::default() }
     }
 }
 
@@ -190,6 +192,10 @@ fn played(
 }
 
 impl Played {
+    pub(crate) fn moved(&self) -> Moved {
+        Moved { bytes_in: self.bytes_in, bytes_out: self.bytes_out }
+    }
+
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
             uses: self.uses - earlier.uses,
@@ -291,7 +297,7 @@ impl<'a> Player<'a> {
             instances: Vec::new(),
             figures: Played::default(),
             made: 0,
-            pace: Pace::new(options.setup.in_flight),
+            pace: Pace::new(options.setup.link, options.setup.in_flight),
             batch: Vec::new(),
             local_memory,
             unit,
@@ -300,7 +306,7 @@ impl<'a> Player<'a> {
 
     /// Plays submission `number`, from 1.
     fn play(&mut self, number: u32, step: &Step) -> Result<(), PlayError> {
-        let before = self.bytes_moved();
+        let before = self.moved();
         self.instances.extend(step.objects.iter().map(|&object| Instance {
             object,
             allocation: None,
@@ -350,16 +356,22 @@ impl<'a> Player<'a> {
         step.dying.iter().for_each(|&at| self.destroy(at as usize));
         self.tell();
         self.figures.work_ns += step.nanoseconds;
-        self.pace.submit(self.bytes_moved().saturating_sub(before), step.nanoseconds);
+        self.pace.submit(self.moved().since(before), step.nanoseconds);
         Ok(())
     }
 
-    /// Bytes that were copied in and out.
-    fn bytes_moved(&self) -> u64 {
+    fn moved(&self) -> Moved {
         let statistics = self.machine.vidmm.statistics();
         // An object that is made may be filled later.
         let made = self.bytes_made().min(statistics.bytes_filled);
-        (statistics.bytes_paged_in + statistics.bytes_filled - made + statistics.bytes_paged_out) / self.unit
+        Moved {
+            bytes_in: (statistics.bytes_paged_in + statistics.bytes_filled - made) / self.unit + self.bytes_passed(),
+            bytes_out: statistics.bytes_paged_out / self.unit,
+        }
+    }
+
+    fn bytes_passed(&self) -> u64 {
+        self.programs.iter().map(|program| program.bytes_passed).sum()
     }
 
     fn bytes_made(&self) -> u64 {
@@ -439,7 +451,7 @@ impl<'a> Player<'a> {
         Played {
             bytes_in: (statistics.bytes_paged_in + statistics.bytes_filled).saturating_sub(self.bytes_made())
                 / self.unit
-                + self.programs.iter().map(|program| program.bytes_passed).sum::<u64>(),
+                + self.bytes_passed(),
             misses: (statistics.page_ins - statistics.prefetches).saturating_sub(self.made) + self.figures.passed,
             bytes_prefetched: statistics.bytes_prefetched / self.unit,
             bytes_out: statistics.bytes_paged_out / self.unit,

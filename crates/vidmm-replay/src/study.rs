@@ -214,7 +214,7 @@ impl<W: FnMut(Seen)> Study<W> {
             listed: Vec::new(),
             joining: Vec::new(),
             figures: Played::default(),
-            pace: Pace::new(options.setup.in_flight),
+            pace: Pace::new(options.setup.link, options.setup.in_flight),
             tally: None,
             number: 0,
             watch,
@@ -250,7 +250,7 @@ impl<W: FnMut(Seen)> Study<W> {
         self.number += 1;
         let number = self.number;
         self.complete(u64::from(number).saturating_sub(self.in_flight));
-        let before = self.figures.bytes_in + self.figures.bytes_out;
+        let before = self.figures.moved();
         self.ledger.objects.extend(step.objects.iter().map(|object| Record {
             bits: object.size | if object.lifetime == Lifetime::Whole { Record::CONTENT } else { 0 },
             last: 0,
@@ -298,7 +298,7 @@ impl<W: FnMut(Seen)> Study<W> {
         self.figures.bytes_in += bytes_passed;
         self.figures.misses += passed;
         self.figures.work_ns += step.nanoseconds;
-        self.pace.submit(self.figures.bytes_in + self.figures.bytes_out - before - bytes_passed, step.nanoseconds);
+        self.pace.submit(self.figures.moved().since(before), step.nanoseconds);
         self.figures.virtual_ns = self.pace.nanoseconds();
         Ok(())
     }

@@ -101,6 +101,7 @@ impl Cell<'_> {
             iterations: args.iterations,
             in_flight: setup.in_flight,
             warm_up: setup.warm_up as u64,
+            link: Some(setup.link),
             page_bytes: args.page_size.bytes(),
             sample: args.sample.map(u64::from),
             local_memory_bytes: setup.local_memory,
@@ -377,6 +378,7 @@ fn setup(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Setup {
         in_flight: u64::from(args.ahead.unwrap_or(1)) + 1,
         warm_up: args.warm_up,
         pass_by: args.pass_by,
+        link: args.bus_gb_per_s,
     }
 }
 

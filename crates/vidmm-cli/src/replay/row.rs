@@ -3,7 +3,7 @@
 use std::{error::Error, path::Path};
 
 use vidmm::policy::PolicyChoice;
-use vidmm_replay::Played;
+use vidmm_replay::{Link, Played};
 use vidmm_view::tables::{Column, CsvWriter, ParquetWriter, Value};
 
 use super::Cell;
@@ -46,6 +46,8 @@ pub struct Row {
     pub iterations: u32,
     pub in_flight: u64,
     pub warm_up: u64,
+    /// None with content.
+    pub link: Option<Link>,
     pub page_bytes: u64,
     /// The share of the objects that were read, in millionths.
     pub sample: Option<u64>,
@@ -76,7 +78,7 @@ pub struct Row {
 }
 
 /// The columns of a row.
-const COLUMNS: usize = 38;
+const COLUMNS: usize = 42;
 
 impl Row {
     /// A row without figures.
@@ -123,6 +125,8 @@ impl Row {
             count("iterations", u64::from(self.iterations)),
             count("in_flight", self.in_flight),
             count("warm_up", self.warm_up),
+            count("bytes_in_per_second", self.link.map(|link| link.bytes_in_per_second)),
+            count("bytes_out_per_second", self.link.map(|link| link.bytes_out_per_second)),
             count("page_bytes", self.page_bytes),
             count("sample_millionths", self.sample),
             count("sample_error_millionths", self.sample_error.map(millionths)),
@@ -144,6 +148,8 @@ impl Row {
             count("pfoo_bytes_in", self.optimum.map(|optimum| optimum.pfoo_bytes_in)),
             count("min_whole_virtual_ns", self.optimum.map(|optimum| optimum.whole.virtual_ns)),
             count("work_ns", self.work_ns),
+            count("in_ns", self.link.zip(self.bytes_in).map(|(link, bytes)| link.time_in(bytes))),
+            count("out_ns", self.link.zip(self.bytes_out).map(|(link, bytes)| link.time_out(bytes))),
             count("virtual_ns", self.virtual_ns),
             count("fairness_millionths", self.fairness.map(millionths)),
             count("findings", self.findings),

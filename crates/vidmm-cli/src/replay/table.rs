@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use vidmm_replay::Link;
 use vidmm_trace::ByteSize;
 
 use super::row::{self, Row};
@@ -106,6 +107,10 @@ fn parameters(row: &Row) -> String {
         (row.page_bytes != vidmm_replay::PAGE).then(|| format!("pages of {}", ByteSize(row.page_bytes))),
         row.sample.map(|millionths| format!("a sample of {} % of the objects", millionths as f64 / 1e4)),
         (row.in_flight != 2).then(|| format!("{} in flight", row.in_flight)),
+        row.link.filter(|&link| link != Link::default()).map(|link| {
+            let [inward, outward] = [link.bytes_in_per_second, link.bytes_out_per_second].map(|of| of as f64 / 1e9);
+            format!("{inward} GB/s in and {outward} GB/s out")
+        }),
         (row.warm_up > 0).then(|| format!("{} left out to warm up", number(row.warm_up))),
     ];
     given.into_iter().flatten().map(|parameter| format!(", {parameter}")).collect()

@@ -82,6 +82,26 @@ fn rows_without_content_say_how_far_they_are_from_the_optimum() {
 }
 
 #[test]
+fn each_direction_of_the_bus_has_its_own_time() {
+    let scratch = Scratch::new();
+    let (workload, csv) = (scratch.file("w.toml", WORKLOAD), scratch.path("r.csv"));
+    let run = |bus: &str| {
+        let replay = format!("vidmm replay {workload} --policy lru --local-memory 75% --csv {csv} {bus}");
+        let told = shell(&replay).expect(0).stdout;
+        let row = rows(&csv).remove(0);
+        let figures =
+            ["bytes_in", "bytes_out", "in_ns", "out_ns", "virtual_ns"].map(|name| row[name].parse::<u64>().unwrap());
+        (figures, told)
+    };
+    let ([bytes_in, bytes_out, in_ns, out_ns, virtual_ns], _) = run("");
+    assert!(bytes_out > 0 && bytes_in > 0);
+    assert_eq!((in_ns, out_ns), (bytes_in / 25, bytes_out / 25));
+    let (slow, told) = run("--bus-gb-per-s 25,0.5");
+    assert_eq!(slow[..4], [bytes_in, bytes_out, in_ns, bytes_out * 2]);
+    assert!(slow[4] > virtual_ns && told.contains("25 GB/s in and 0.5 GB/s out"), "{told}");
+}
+
+#[test]
 fn the_axes_of_a_picture_are_chosen() {
     let scratch = Scratch::new();
     let (trace, svg) = (scratch.file("t.csv", requests()), scratch.path("r.svg"));
@@ -293,6 +313,7 @@ fn wrong_inputs_are_told_before_anything_runs() {
         (format!("{} --warm-up 3", scratch.file("few.csv", "1,2,3\n2,2,3\n")), "--warm-up 3 leaves nothing"),
         (format!("{} --iterations 2", scratch.file("again.csv", "1,2,3\n")), "leave out --iterations"),
         (format!("{workload} --batch 2"), "leave out --batch"),
+        (format!("{workload} --bus-gb-per-s 25,0"), "give one bandwidth or two"),
     ] {
         let run = shell(&format!("vidmm replay {arguments}")).expect(2);
         assert!(run.stderr.contains(told), "{arguments}: {}", run.stderr);
