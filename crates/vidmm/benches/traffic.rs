@@ -36,10 +36,12 @@ use vidmm_trace::{ImportOptions, Lifetime, import};
 /// The seed of all workloads.
 const SEED: u64 = 1;
 
-/// The last is held to the goals; the first two make the limit, and are two of the experts. The third is the third expert.
-fn policies() -> [PolicyChoice; 4] {
-    let forecast = "predict:experts=1".parse().expect("a parameter of predict");
-    [PolicyChoice::LRU, PolicyChoice::S3_FIFO, forecast, PolicyChoice::PREDICT]
+/// The first two make the limit, and are two of the experts of `predict`; the third is the third expert. The fourth is held to the goals.
+const POLICIES: [&str; 9] =
+    ["lru", "s3-fifo", "predict:experts=1", "predict", "clock", "sieve", "lfu-da", "lru-2", "gdsf"];
+
+fn policies() -> [PolicyChoice; POLICIES.len()] {
+    POLICIES.map(|name| name.parse().expect("a policy of ours"))
 }
 
 /// Whether the workload of a camera and most seeds are left out.
@@ -59,7 +61,7 @@ struct Cell {
     id: String,
     local_memory: u64,
     optimum: f64,
-    bytes: [f64; 4],
+    bytes: [f64; POLICIES.len()],
 }
 
 impl Cell {
