@@ -76,6 +76,10 @@ typedef NTSTATUS (*DXGKCB_READ_DEVICE_SPACE)(HANDLE DeviceHandle, ULONG DataType
 typedef NTSTATUS (*DXGKCB_WRITE_DEVICE_SPACE)(HANDLE DeviceHandle, ULONG DataType, PVOID Buffer, ULONG Offset, ULONG Length, PULONG BytesWritten);
 typedef NTSTATUS (*DXGKCB_SETPOWERCOMPONENTACTIVE)(HANDLE hAdapter, UINT ComponentIndex);
 typedef NTSTATUS (*DXGKCB_SETPOWERCOMPONENTIDLE)(HANDLE hAdapter, UINT ComponentIndex);
+typedef VOID (*DXGKCB_COMPLETEFSTATETRANSITION)(HANDLE hAdapter, UINT ComponentIndex);
+typedef NTSTATUS (*DXGKCB_SETPOWERCOMPONENTLATENCY)(HANDLE hAdapter, UINT ComponentIndex, ULONGLONG Latency);
+typedef NTSTATUS (*DXGKCB_SETPOWERCOMPONENTRESIDENCY)(HANDLE hAdapter, UINT ComponentIndex, ULONGLONG Residency);
+typedef NTSTATUS (*DXGKCB_POWERRUNTIMECONTROLREQUEST)(HANDLE hAdapter, LPCGUID PowerControlCode, PVOID InBuffer, SIZE_T InBufferSize, PVOID OutBuffer, SIZE_T OutBufferSize, PSIZE_T BytesReturned);
 
 typedef VOID (*DXGKCB_NOTIFY_INTERRUPT)(HANDLE hAdapter, const DXGKARGCB_NOTIFY_INTERRUPT_DATA *pData);
 
@@ -117,10 +121,10 @@ typedef struct _DXGKRNL_INTERFACE {
     DXGKCB_SETPOWERCOMPONENTACTIVE DxgkCbSetPowerComponentActive;
     DXGKCB_SETPOWERCOMPONENTIDLE DxgkCbSetPowerComponentIdle;
     PVOID DxgkCbAcquirePostDisplayOwnership;
-    PVOID DxgkCbPowerRuntimeControlRequest;
-    PVOID DxgkCbSetPowerComponentLatency;
-    PVOID DxgkCbSetPowerComponentResidency;
-    PVOID DxgkCbCompleteFStateTransition;
+    DXGKCB_POWERRUNTIMECONTROLREQUEST DxgkCbPowerRuntimeControlRequest;
+    DXGKCB_SETPOWERCOMPONENTLATENCY DxgkCbSetPowerComponentLatency;
+    DXGKCB_SETPOWERCOMPONENTRESIDENCY DxgkCbSetPowerComponentResidency;
+    DXGKCB_COMPLETEFSTATETRANSITION DxgkCbCompleteFStateTransition;
     PVOID DxgkCbCompletePStateTransition;
     PVOID DxgkCbMapContextAllocation;
     PVOID DxgkCbUpdateContextAllocation;

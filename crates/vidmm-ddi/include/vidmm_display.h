@@ -1,6 +1,6 @@
 /*
- * The names of the display driver interface beside memory management, for a driver's table and prototypes. vidmm calls none of the
- * functions. A struct without two sources of a layout is opaque: a pointer alone. Written for vidmm from public documentation.
+ * The names of the display driver interface beside memory management, for a driver's table and prototypes. vidmm calls few of the
+ * functions (docs/guides/c-drivers.md). A struct without two sources of a layout is opaque: a pointer alone. Written for vidmm from public documentation.
  */
 #ifndef VIDMM_DISPLAY_H
 #define VIDMM_DISPLAY_H
@@ -65,6 +65,107 @@ typedef struct _DXGKARG_ESCAPE {
 } DXGKARG_ESCAPE;
 VIDMM_POINTERS(DXGKARG_ESCAPE);
 
+/* ---- Power components, and the states of an idle component ---- */
+
+#define DXGK_MAX_F_STATES 8
+#define DXGK_POWER_COMPONENT_NAME_SIZE 40
+#define DXGK_MAX_POWER_COMPONENT_PROVIDERS 16
+
+typedef struct _DXGK_POWER_RUNTIME_STATE {
+    ULONGLONG TransitionLatency;
+    ULONGLONG ResidencyRequirement;
+    ULONG NominalPower;
+} DXGK_POWER_RUNTIME_STATE;
+
+typedef enum _DXGK_POWER_COMPONENT_TYPE {
+    DXGK_POWER_COMPONENT_ENGINE,
+    DXGK_POWER_COMPONENT_MONITOR,
+    DXGK_POWER_COMPONENT_MONITOR_REFRESH,
+    DXGK_POWER_COMPONENT_MEMORY,
+    DXGK_POWER_COMPONENT_MEMORY_REFRESH,
+    DXGK_POWER_COMPONENT_OTHER,
+    DXGK_POWER_COMPONENT_D3_TRANSITION,
+    DXGK_POWER_COMPONENT_SHARED,
+    DXGK_POWER_COMPONENT_MAX
+} DXGK_POWER_COMPONENT_TYPE;
+
+typedef struct _DXGK_POWER_COMPONENT_MAPPING {
+    DXGK_POWER_COMPONENT_TYPE ComponentType;
+    union {
+        struct {
+            UINT NodeIndex;
+        } EngineDesc;
+        struct {
+            UINT VidPnSourceID;
+        } MonitorRefreshDesc;
+        struct {
+            UINT VidPnTargetID;
+        } MonitorDesc;
+        struct {
+            UINT SegmentID;
+        } MemoryDesc;
+        struct {
+            union {
+                struct {
+                    WORD SharedTypeFlag;
+                    WORD DriverCustomValueSet;
+                };
+                UINT SharedType;
+            };
+        } SharedDesc;
+    };
+} DXGK_POWER_COMPONENT_MAPPING;
+
+typedef struct _DXGK_POWER_COMPONENT_FLAGS {
+    union {
+        struct {
+            UINT Reserved0 : 1;
+            UINT DriverCompletesFStateTransition : 1;
+            UINT TransitionTo_F0_OnDx : 1;
+            UINT NoDebounce : 1;
+            UINT ActiveInD3 : 1;
+            UINT Reserved : 27;
+        };
+        UINT Value;
+    };
+} DXGK_POWER_COMPONENT_FLAGS;
+
+typedef struct _DXGK_POWER_RUNTIME_COMPONENT {
+    ULONG StateCount;
+    DXGK_POWER_RUNTIME_STATE States[DXGK_MAX_F_STATES];
+    DXGK_POWER_COMPONENT_MAPPING ComponentMapping;
+    DXGK_POWER_COMPONENT_FLAGS Flags;
+    GUID ComponentGuid;
+    UCHAR ComponentName[DXGK_POWER_COMPONENT_NAME_SIZE];
+    ULONG ProviderCount;
+    ULONG Providers[DXGK_MAX_POWER_COMPONENT_PROVIDERS];
+} DXGK_POWER_RUNTIME_COMPONENT;
+VIDMM_POINTERS(DXGK_POWER_RUNTIME_COMPONENT);
+
+/* Dxgkrnl's requests to DxgkDdiPowerRuntimeControlRequest. No document has the numbers: these are vidmm's own. */
+static const GUID GUID_DXGKDDI_POWER_MANAGEMENT_PREPARE_TO_START = {0x7664646D, 1, 0, {0}};
+static const GUID GUID_DXGKDDI_POWER_MANAGEMENT_STARTED = {0x7664646D, 2, 0, {0}};
+
+/* ---- The adapter behind an IOMMU ---- */
+
+typedef struct _DXGK_IOMMU_CAPS {
+    union {
+        struct {
+            UINT IommuIsolationSupported : 1;
+            UINT IommuIsolationRequired : 1;
+            UINT DmaRemappingSupported : 1;
+            UINT GpuVaIommuRequired : 1;
+            UINT GpuVaIommuGlobalRequired : 1;
+            UINT Reserved : 27;
+        };
+        UINT Value;
+    };
+} DXGK_IOMMU_CAPS;
+
+typedef struct _DXGK_PHYSICAL_MEMORY_CAPS {
+    PHYSICAL_ADDRESS HighestVisibleAddress;
+} DXGK_PHYSICAL_MEMORY_CAPS;
+
 typedef struct _DXGK_PRESENTFLAGS {
     union {
         struct {
@@ -96,7 +197,7 @@ typedef struct _DXGK_PRESENTALLOCATIONINFO {
     USHORT PhysicalAdapterIndex;
 } DXGK_PRESENTALLOCATIONINFO;
 
-/* The sources disagree behind MultipassOffset; the fields are in the order of the documentation. vidmm never calls Present. */
+/* The sources disagree behind MultipassOffset; the fields are in the order of the documentation. */
 typedef struct _DXGKARG_PRESENT {
     VOID *pDmaBuffer;
     UINT DmaSize;
@@ -373,7 +474,6 @@ VIDMM_OPAQUE(DXGK_CHILD_DESCRIPTOR);
 VIDMM_OPAQUE(DXGK_CHILD_STATUS);
 VIDMM_OPAQUE(DXGK_MONITORSOURCEMODESET_INTERFACE);
 VIDMM_OPAQUE(DXGK_MONITOR_INTERFACE);
-VIDMM_OPAQUE(DXGK_POWER_RUNTIME_COMPONENT);
 VIDMM_OPAQUE(DXGK_PRE_START_INFO);
 VIDMM_OPAQUE(DXGK_VIDPNSOURCEMODESET_INTERFACE);
 VIDMM_OPAQUE(DXGK_VIDPNTARGETMODESET_INTERFACE);
@@ -457,7 +557,7 @@ typedef UINT DXGI_FORMAT;
 
 VIDMM_DDI(NTSTATUS, DXGKDDIPOWERRUNTIMECONTROLREQUEST, (const HANDLE DriverContext, const GUID *PowerControlCode, PVOID
           InBuffer, SIZE_T InBufferSize, PVOID OutBuffer, SIZE_T OutBufferSize, PSIZE_T BytesReturned));
-VIDMM_DDI(VOID, DXGKDDISETPOWERCOMPONENTFSTATE, (const HANDLE DriverContext, UINT ComponentIndex, UINT FState));
+VIDMM_DDI(NTSTATUS, DXGKDDISETPOWERCOMPONENTFSTATE, (const HANDLE DriverContext, UINT ComponentIndex, UINT FState));
 VIDMM_DDI(NTSTATUS, DXGKDDI_ACQUIRESWIZZLINGRANGE, (const HANDLE hAdapter, INOUT_PDXGKARG_ACQUIRESWIZZLINGRANGE pArgs));
 VIDMM_DDI(NTSTATUS, DXGKDDI_BEGINEXCLUSIVEACCESS, (const HANDLE hAdapter, IN_PDXGKARG_BEGINEXCLUSIVEACCESS pArgs));
 VIDMM_DDI(NTSTATUS, DXGKDDI_CALIBRATEGPUCLOCK, (const HANDLE hAdapter, UINT32 NodeOrdinal, UINT32 EngineOrdinal,

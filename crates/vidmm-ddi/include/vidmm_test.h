@@ -12,7 +12,7 @@
 
 EXTERN_C_START
 
-#define VIDMM_TEST_INTERFACE_VERSION 5
+#define VIDMM_TEST_INTERFACE_VERSION 6
 
 /* An allocation that a program asks for. */
 typedef struct _VIDMM_ALLOCATION {
@@ -72,6 +72,11 @@ typedef struct _VIDMM_GPU {
      * oldest of them.
      */
     UINT NumQueuedPackets;
+    /*
+     * The page of a memory segment that a page of the segment's CPU host aperture shows; FALSE if it shows none. NULL: mappings of the
+     * aperture are not judged.
+     */
+    BOOLEAN (*ReadCpuHostAperturePage)(HANDLE hAdapter, UINT SegmentId, UINT32 Page, UINT64 *MemoryPage);
 } VIDMM_GPU;
 
 typedef struct _VIDMM_TEST_INTERFACE {

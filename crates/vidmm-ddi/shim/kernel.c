@@ -150,7 +150,7 @@ static BOOLEAN ShowMdl(const siginfo_t *Info, const VOID *Context) {
 }
 
 static void OnFault(int Signal, siginfo_t *Info, VOID *Context) {
-    if (PageIn(Info, Context) || ShowMdl(Info, Context)) {
+    if (PageIn(Info, Context) || ShowMdl(Info, Context) || VidmmReadChanging(Info->si_addr, Context)) {
         return;
     }
     if (g_Frame == NULL) {

@@ -208,6 +208,7 @@ EXPORT const VIDMM_SHIM *VidmmConnect(const VIDMM_HOST *Host) {
                                     VidmmMapRegisters,  VidmmSetMachine,       SetLastWords,     VidmmSetHeldLocks,
                                     VidmmReportLeaks,   VidmmStepThreads,
                                     VidmmGuardedCopy,   VidmmPauseInCallbacks, TakeDeepest,      VidmmVanishedCopy,
+                                    VidmmChangingCopy,  VidmmSetChange,        VidmmCountMoments,
                                     VidmmNewMdlMemory,  VidmmHideMdlMemory,    VidmmFreeMdlMemory};
     if (Host->Version != VIDMM_HOST_VERSION) {
         return NULL;

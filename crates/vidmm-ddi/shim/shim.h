@@ -84,6 +84,13 @@ void VidmmFreeMdlMemory(void);
 
 VOID *VidmmVanishedCopy(UINT Number, const VOID *Bytes, SIZE_T Size);
 BOOLEAN VidmmHasVanished(const VOID *Address);
+/* A copy whose bytes change at a moment of the next call; NULL without memory, or where no instruction can be traced. */
+VOID *VidmmChangingCopy(UINT Number, const VOID *Bytes, SIZE_T Size);
+/* The moment, of all or of those at which the C library begins to read; 0 is never. And the moments of the last call. */
+VOID VidmmSetChange(UINT64 Moment, BOOLEAN IsOfCopies);
+UINT64 VidmmCountMoments(BOOLEAN OfCopies);
+/* An instruction reads memory that changes: the instruction goes on. */
+BOOLEAN VidmmReadChanging(const VOID *Address, VOID *Context);
 
 /* ---- Memory ---- */
 

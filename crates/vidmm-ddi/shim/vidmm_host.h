@@ -7,7 +7,7 @@
 #include "dispmprt.h"
 #include "vidmm_test.h"
 
-#define VIDMM_HOST_VERSION 8
+#define VIDMM_HOST_VERSION 9
 
 /* vidmm's functions. */
 typedef struct _VIDMM_HOST {
@@ -91,6 +91,12 @@ typedef struct _VIDMM_SHIM {
     UINT64 (*TakeDeepest)(const char **Name);
     /* A copy that no access reaches: 0 of commands, 1 of a list. NULL without memory. It lives until the next call with the number. */
     VOID *(*VanishedCopy)(UINT Number, const VOID *Bytes, SIZE_T Size);
+    /* A copy whose bytes change at a moment of the next call, in the place of a vanished copy. */
+    VOID *(*ChangingCopy)(UINT Number, const VOID *Bytes, SIZE_T Size);
+    /* The moment, from 1 on, of all or of those at which a copy of the C library begins; 0 is never. */
+    VOID (*SetChange)(UINT64 Moment, BOOLEAN IsOfCopies);
+    /* The moments of the last call. */
+    UINT64 (*CountMoments)(BOOLEAN OfCopies);
     /* Memory for the MDL of one operation; NULL without. Behind the operation's end it is hidden, and an access is reported. All is
      * freed with the adapter. */
     VOID *(*NewMdlMemory)(SIZE_T Size);

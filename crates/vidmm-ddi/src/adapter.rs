@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use vidmm::Nanoseconds;
 use vidmm::contract::{AllocationFlags, KmdContextHandle, KmdProcessHandle, NotifyInterrupt};
@@ -78,6 +78,15 @@ pub(crate) struct Wanted {
     pub pixels: Option<(u32, u32)>,
 }
 
+/// A power component of the driver's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Component {
+    /// The states, from F0 on.
+    pub num_states: u32,
+    /// The driver tells the end of a transition.
+    pub is_completed_by_driver: bool,
+}
+
 /// The way of interrupts to the driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Interrupts {
@@ -136,6 +145,14 @@ pub(crate) struct Adapter {
     pub has_faulted: Cell<bool>,
     /// The driver resets single engines (FLT-20).
     pub resets_engines: Cell<bool>,
+    /// DxgkDdiCancelCommand is called for work that the hardware never gets (DRV-13).
+    pub cancels: Cell<bool>,
+    /// Translated work was dropped, and nothing has told the driver.
+    pub drops: Cell<bool>,
+    /// The power components.
+    pub components: RefCell<Vec<Component>>,
+    /// Draws for power components and host apertures: further draws are as before.
+    pub component_dice: Dice,
     /// Whether engines use physical addresses.
     pub is_physical: Cell<bool>,
     /// Whether Patch is called for paging buffers too: documents disagree (DRV-01).
@@ -164,6 +181,8 @@ pub(crate) struct Adapter {
     is_racing: bool,
     /// Memory of users vanishes in calls of Render (DRV-12): drawn for one seed of eight.
     pub user_memory_vanishes: bool,
+    /// Memory of users changes in calls of Render (DRV-12): drawn for another seed of eight.
+    pub user_memory_changes: bool,
 }
 
 /// So often a wait of the driver's threads ends by time, before vidmm gives up the report.
@@ -217,12 +236,12 @@ pub(crate) unsafe fn of_handle<'a>(handle: HANDLE) -> Option<&'a Adapter> {
 }
 
 impl Adapter {
-    /// Adds and starts an adapter of `driver`.
+    /// Adds and starts an adapter of `driver`. `ask` asks the questions between the two.
     ///
     /// # Errors
     ///
     /// If the driver refuses.
-    pub fn start(driver: Arc<Loaded>, surroundings: Surroundings) -> Result<Rc<Self>, String> {
+    pub fn start(driver: Arc<Loaded>, surroundings: Surroundings, ask: impl FnOnce(&Self)) -> Result<Rc<Self>, String> {
         let Surroundings { seed, address_bits, is_racing, fences_wrap } = surroundings;
         let counts_before = driver.counts();
         let pages = PageNumbers::new(&Dice::new(seed), address_bits);
@@ -253,6 +272,10 @@ impl Adapter {
             losses_of_power: Cell::default(),
             has_faulted: Cell::new(false),
             resets_engines: Cell::new(false),
+            cancels: Cell::new(false),
+            drops: Cell::new(false),
+            components: RefCell::default(),
+            component_dice: Dice::new(seed ^ 0xF0),
             is_physical: Cell::new(false),
             patches_paging: Cell::new(seed % 2 == 1),
             targets: Targets::default(),
@@ -267,6 +290,7 @@ impl Adapter {
             counts_before,
             is_racing,
             user_memory_vanishes: seed % 8 == 2,
+            user_memory_changes: seed % 8 == 5,
         });
         adapter.set_time(0);
         ADAPTERS.with_borrow_mut(|adapters| adapters.insert(Rc::as_ptr(&adapter).addr()));
@@ -284,6 +308,7 @@ impl Adapter {
             return Err(format!("DxgkDdiAddDevice failed with status {status:#x}"));
         }
         adapter.context.set(context);
+        ask(&adapter);
         let mut interface = callbacks::interface(Rc::as_ptr(&adapter).cast_mut().cast());
         let (mut info, mut sources, mut children) = (DXGK_START_INFO::zeroed(), 0, 0);
         let is_at_end = seed % 2 == 0;
@@ -473,6 +498,25 @@ impl Adapter {
         }
     }
 
+    /// Waits until threads of the driver have done something, or `limit` has passed.
+    pub fn wait_for_threads(&self, limit: Duration, is_over: impl Fn() -> bool) {
+        if self.driver.counts().Threads == 0 {
+            return;
+        }
+        self.step_threads(limit, &is_over);
+        let until = Instant::now() + limit;
+        while self.is_racing && !is_over() && Instant::now() < until {
+            std::thread::yield_now();
+        }
+    }
+
+    /// A machine with the driver has no page above an address (DRV-08).
+    pub fn limit_addresses(&self, highest: u64) {
+        let most = 1 << PageNumbers::ADDRESS_BITS.end();
+        let limit = self.highest_acceptable_address.get().unwrap_or(u64::MAX).min(highest);
+        self.highest_acceptable_address.set(Some(limit).filter(|&limit| limit < most - 1));
+    }
+
     /// Lets threads in turns go on until `is_over`, or `limit` has passed. The threads have run already until each waits: time may pass.
     fn step_threads(&self, limit: Duration, is_over: impl Fn() -> bool) {
         let mut steps = if self.is_racing || limit.is_zero() { 0 } else { TURNS_MAX };
@@ -555,7 +599,8 @@ impl Drop for Adapter {
         let (before, after) = (self.counts_before, self.driver.counts());
         if after.PoolBlocks > before.PoolBlocks {
             // SAFETY: the function takes a number.
-            unsafe { (self.driver.shim().ReportLeaks)(before.Allocations) };
+            let report_leaks = || unsafe { (self.driver.shim().ReportLeaks)(before.Allocations) };
+            callbacks::with_dropped_work(self.drops.get(), report_leaks);
         }
         if after.OpenHandles > before.OpenHandles {
             let handles = after.OpenHandles - before.OpenHandles;

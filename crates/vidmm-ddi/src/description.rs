@@ -7,7 +7,8 @@ use vidmm::contract::{
 
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
-use crate::memory::PageNumbers;
+use crate::components;
+use crate::host_aperture;
 use crate::page_tables;
 use crate::progress::Entry;
 use crate::reports::{remark, report};
@@ -44,6 +45,8 @@ pub(crate) fn describe(adapter: &Adapter) -> Result<AdapterInfo, String> {
     let is_physical = addressing_model == AddressingModel::Physical;
     let (resets_engines, ddi) = (caps.SupportPerEngineTDR != 0, adapter.ddi());
     adapter.resets_engines.set(resets_engines);
+    read_cancellation(adapter, &caps);
+    components::start(adapter, &caps);
     if resets_engines && (ddi.DxgkDdiResetEngine.is_none() || ddi.DxgkDdiQueryDependentEngineGroup.is_none()) {
         let lacks = "the driver's table lacks DxgkDdiResetEngine or DxgkDdiQueryDependentEngineGroup";
         report("FLT-20", format!("DXGK_DRIVERCAPS.SupportPerEngineTDR is set, and {lacks}"));
@@ -51,7 +54,8 @@ pub(crate) fn describe(adapter: &Adapter) -> Result<AdapterInfo, String> {
     if is_physical {
         check_table(adapter)?;
     }
-    let Segments { mut descriptors, paging_buffer, bank_range_table } = segments(adapter)?;
+    let Segments { mut descriptors, paging_buffer, bank_range_table, written } = segments(adapter)?;
+    (1..).zip(&written).for_each(|(id, segment)| host_aperture::try_segment(adapter, id, segment));
     adapter.paging_private_size.set(paging_buffer.private_data_size as usize);
     read_limits(&mut descriptors);
     if !is_physical {
@@ -99,6 +103,18 @@ pub(crate) fn describe(adapter: &Adapter) -> Result<AdapterInfo, String> {
     })
 }
 
+/// WDDM 1.2 has DxgkDdiCancelCommand.
+const WDDM1_2: WddmVersion = WddmVersion(0x300E);
+
+/// Reads whether the driver hears of work that the hardware never gets (DRV-13).
+fn read_cancellation(adapter: &Adapter, caps: &DXGK_DRIVERCAPS) {
+    let is_aware = caps.SchedulingCaps & VIDSCHCAPS_CANCEL_COMMAND_AWARE != 0 && adapter.ddi().Version >= WDDM1_2.0;
+    if is_aware && adapter.ddi().DxgkDdiCancelCommand.is_none() {
+        report("DDI-CANCEL", "CancelCommandAware is set, and the driver's table lacks DxgkDdiCancelCommand");
+    }
+    adapter.cancels.set(is_aware);
+}
+
 /// WDDM 2.6 has a limit for the addresses of a machine's pages.
 const WDDM2_6: WddmVersion = WddmVersion(0xB004);
 
@@ -112,8 +128,7 @@ fn read_highest_address(adapter: &Adapter, caps: &DXGK_DRIVERCAPS) {
         remark("DRV-08", "HighestAcceptableAddress is 0, read as no limit");
         return;
     }
-    let most = 1 << PageNumbers::ADDRESS_BITS.end();
-    adapter.highest_acceptable_address.set(Some(highest).filter(|&highest| highest < most - 1));
+    adapter.limit_addresses(highest);
 }
 
 /// Reads commit limits: 0 is right for a memory segment, and of an aperture 0 stands for the size (DRV-04).

@@ -127,11 +127,22 @@ struct Slot {
     used_for: Use,
     used: usize,
     private_used: usize,
+    /// The end of the last part that the driver was handed.
+    handed: usize,
     windows: Vec<Window>,
     /// The MDLs of the operations in the buffer.
     mdls: Vec<usize>,
     /// The effects of the operations, in order.
     effects: Vec<Effect>,
+}
+
+/// A part of a translated buffer that the driver never got.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unsubmitted {
+    /// The buffer.
+    pub number: usize,
+    pub start: usize,
+    pub end: usize,
 }
 
 /// The place of a call's bytes in a buffer.
@@ -203,15 +214,15 @@ impl State {
             let (used_for, windows, mdls) = (Use::Free, Vec::new(), Vec::new());
             let private = Room::new(private_size);
             let effects = Vec::new();
-            let (used, private_used) = (0, 0);
-            let slot = Slot { room, private, is_paging, used_for, used, private_used, windows, mdls, effects };
+            let (used, private_used, handed) = (0, 0, 0);
+            let slot = Slot { room, private, is_paging, used_for, used, private_used, handed, windows, mdls, effects };
             self.slots.push(slot);
             self.slots.len() - 1
         } else {
             free.swap_remove(fitting[self.dice.below(fitting.len() as u64) as usize])
         };
         let slot = &mut self.slots[number];
-        (slot.used_for, slot.used, slot.private_used) = (used_for, 0, 0);
+        (slot.used_for, slot.used, slot.private_used, slot.handed) = (used_for, 0, 0, 0);
         if slot.room.size != capacity {
             slot.room.set_size(capacity);
         }
@@ -429,7 +440,9 @@ impl DmaBuffers {
     pub fn submit(&self, number: usize, fence: EngineFence, range: Range<usize>) -> Named {
         let mut state = self.0.borrow_mut();
         let was_read = range.is_empty();
-        state.slots[number].windows.push(Window { fence, range, was_read });
+        let slot = &mut state.slots[number];
+        slot.handed = slot.handed.max(range.end);
+        slot.windows.push(Window { fence, range, was_read });
         state.named(number)
     }
 
@@ -460,6 +473,18 @@ impl DmaBuffers {
     /// A buffer is given up.
     pub fn release(&self, number: usize) {
         self.0.borrow_mut().release(number);
+    }
+
+    /// The parts of a context's translated buffers that the driver never got.
+    pub fn unsubmitted(&self, of: u64) -> Vec<Unsubmitted> {
+        let state = self.0.borrow();
+        let part = |(number, slot): (usize, &Slot)| match slot.used_for {
+            Use::Rendered { context, size } if context == of && slot.handed < size && size < usize::MAX => {
+                Some(Unsubmitted { number, start: slot.handed, end: size })
+            }
+            _ => None,
+        };
+        state.slots.iter().enumerate().filter_map(part).collect()
     }
 
     /// A context is destroyed: unsubmitted buffers of the context are free.

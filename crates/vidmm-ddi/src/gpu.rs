@@ -13,6 +13,7 @@ use vidmm_runtime::{Content, Gpu, GpuEvent, Probe, Sees, TableEntry};
 
 use crate::abi::*;
 use crate::adapter::{Adapter, Interrupts, Notification, PASSIVE_LEVEL};
+use crate::components;
 use crate::engine::{Engine, Queued, Submission, is_given_up, preempt, submit};
 use crate::memory::{Memory, from_driver, to_driver};
 use crate::numbers::Fences;
@@ -29,6 +30,9 @@ const THREADS_REPORT_IN: Duration = Duration::from_secs(1);
 
 /// Behind every so many packets the driver is asked for the last fence, and an interrupt is lost.
 const ASKED_EACH: u64 = 16;
+
+/// Behind every so many packets the power components sleep, if the adapter is idle.
+const RESTS_EACH: u64 = 5;
 
 /// A GPU whose engines are the driver's.
 pub(crate) struct DdiGpu {
@@ -144,11 +148,34 @@ impl DdiGpu {
         }
         if has_ended {
             self.complete(ordinal, ended_at, events);
+            self.rest();
         } else if !engine.is_stopped {
             engine.is_stopped = true;
             if !self.lost.replace(true) {
                 let packet = format!("{} of engine {}", self.adapter.fences.name(fence.fence_id as u32), fence.engine);
                 report("SYN-13", format!("{packet} has run, and the driver has not reported its end"));
+            }
+        }
+    }
+
+    /// Lets the power components of an idle adapter sleep and wake, now and then.
+    fn rest(&mut self) {
+        let is_idle = self.engines.iter_mut().all(|engine| !engine.is_stopped && engine.handed().next().is_none());
+        if is_idle && self.num_runs.is_multiple_of(RESTS_EACH) {
+            components::sleep_and_wake(&self.adapter);
+            self.ask_behind_sleep();
+        }
+    }
+
+    /// Asks the driver for the last fence of each engine: the registers of an engine that slept are lost, and the driver has the fence.
+    fn ask_behind_sleep(&self) {
+        let has_slept = self.adapter.components.borrow().iter().any(|component| component.num_states > 1);
+        for (engine, ended) in (0..).zip(&self.engines).filter_map(|(ordinal, engine)| Some((ordinal, engine.ended?))) {
+            let last = if has_slept { query_current_fence(&self.adapter, engine) } else { None };
+            if let Some(last) = last.filter(|&last| last != ended as u32) {
+                let name = |packet| self.adapter.fences.name(packet);
+                let message = format!("engine {engine} has slept, and DxgkDdiQueryCurrentFence names {}", name(last));
+                report("DDI-CURRENT-FENCE", format!("{message}: {} has ended last", name(ended as u32)));
             }
         }
     }

@@ -22,6 +22,8 @@ struct Inbox {
     acquired: BTreeMap<usize, usize>,
     /// The handle of the next release.
     next_release: usize,
+    /// The power components whose transitions have ended.
+    transitions: Vec<u32>,
 }
 
 /// The handles of releases begin here, and are so far apart: no name of an object is the handle of a release.
@@ -46,8 +48,25 @@ fn inboxes() -> MutexGuard<'static, BTreeMap<usize, Inbox>> {
 /// An adapter may be reported to.
 pub(crate) fn open(adapter: usize, driver: Arc<Loaded>) {
     let (notifications, names, acquired) = (Vec::new(), Vec::new(), BTreeMap::new());
-    let inbox = Inbox { notifications, dpc_is_queued: false, driver, names, acquired, next_release: FIRST_RELEASE };
+    let (next_release, transitions) = (FIRST_RELEASE, Vec::new());
+    let inbox = Inbox { notifications, dpc_is_queued: false, driver, names, acquired, next_release, transitions };
     inboxes().insert(adapter, inbox);
+}
+
+/// The driver tells the end of a transition of a power component. Returns whether there is such an adapter.
+pub(crate) fn add_transition(adapter: usize, component: u32) -> bool {
+    let mut inboxes = inboxes();
+    inboxes.get_mut(&adapter).map(|inbox| inbox.transitions.push(component)).is_some()
+}
+
+/// Takes the components whose transitions have ended.
+pub(crate) fn take_transitions(adapter: usize) -> Vec<u32> {
+    inboxes().get_mut(&adapter).map(|inbox| std::mem::take(&mut inbox.transitions)).unwrap_or_default()
+}
+
+/// Whether the end of a transition was told.
+pub(crate) fn has_transitions(adapter: usize) -> bool {
+    inboxes().get(&adapter).is_some_and(|inbox| !inbox.transitions.is_empty())
 }
 
 /// No report reaches the adapter any more.

@@ -4,21 +4,25 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use vidmm::contract::{
-    AdapterInfo, AddressingModel, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, Kmd,
-    KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, NotifyInterrupt, Patch, Render,
-    RenderStatus, RootPageTable, SegmentPreference, SegmentSet, SubmitCommand, WddmVersion,
+    AdapterInfo, AddressingModel, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, EngineKind,
+    Kmd, KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, NotifyInterrupt, Patch,
+    Render, RenderStatus, RootPageTable, SegmentPreference, SegmentSet, SubmitCommand, WddmVersion,
 };
+
+use vidmm::{PhysicalAddress, SegmentId};
 
 use crate::abi::*;
 use crate::adapter::{Adapter, Notification, PASSIVE_LEVEL};
 use crate::allocation_info::preference_bits;
 use crate::allocations::Allocations;
 use crate::building::Building;
+use crate::cancellation::cancel_unsubmitted;
 use crate::description;
 use crate::engine::Submission;
 use crate::memory::SegmentBases;
 use crate::opened::Device;
-use crate::patching::{ContextOfDevice, Patching};
+use crate::patching::{ContextOfDevice, Patching, private_size};
+use crate::present::Presentation;
 use crate::progress::Entry;
 use crate::reports::report;
 use crate::several::{self, Described};
@@ -194,10 +198,12 @@ impl Kmd for DdiKmd {
         let DXGK_CONTEXTINFO {
             PatchLocationListSize: patch_location_list_size,
             DmaBufferPrivateDataSize: private_data_size,
+            DmaBufferSize: dma_buffer_size,
             ..
         } = args.ContextInfo;
         self.adapter.process_of.borrow_mut().insert(context, process);
-        self.contexts.insert(context, ContextOfDevice { device, patch_location_list_size, private_data_size });
+        let of_device = ContextOfDevice { device, patch_location_list_size, private_data_size, dma_buffer_size };
+        self.contexts.insert(context, of_device);
         Ok(context)
     }
 
@@ -205,6 +211,7 @@ impl Kmd for DdiKmd {
         self.roots.remove(&context);
         self.contexts.remove(&context);
         self.adapter.process_of.borrow_mut().remove(&context);
+        cancel_unsubmitted(&self.adapter, context.0, |_| true);
         self.adapter.dma.release_context(context.0);
         let handle = self.adapter.contexts.handle(context.0);
         self.adapter.contexts.forget(context.0);
@@ -326,6 +333,39 @@ impl DdiKmd {
         if let Ok(process) = self.create_process(false) {
             several::try_several(&self.adapter, self.devices[&process].handle, described);
         }
+    }
+
+    /// Lets the driver present an allocation in another allocation, each created from private data.
+    ///
+    /// # Errors
+    ///
+    /// If the driver does not create what a presentation needs.
+    pub fn try_present(&mut self, data: [&[u8]; 2], pixels: (u32, u32)) -> Result<(), KmdError> {
+        let process = self.create_process(false)?;
+        let engines = self.info.engines.iter();
+        let node = (0..).zip(engines).find(|(_, engine)| engine.kind != EngineKind::Paging).map_or(0, |(node, _)| node);
+        let context = self.create_context(process, node, false)?;
+        let of_device = self.contexts[&context];
+        let mut surfaces = [(std::ptr::null_mut(), PhysicalAddress::default()); 2];
+        for (surface, data) in surfaces.iter_mut().zip(data) {
+            let info = self.create_allocation(data).map_err(|_| KmdError)?;
+            let name = self.allocations.opened.on_device(&self.adapter, of_device.device, info.allocation);
+            let segment = SegmentId(1 + info.supported_segment_set.0.trailing_zeros() as u8);
+            *surface = (name.map_err(|_| KmdError)?, PhysicalAddress { segment, offset: 0 });
+        }
+        surfaces[1].1.offset = 2 << 20;
+        Presentation {
+            adapter: &self.adapter,
+            bases: &SegmentBases::new(&self.info),
+            context: context.0,
+            dma_buffer_size: (of_device.dma_buffer_size as usize).clamp(1 << 12, 1 << 20),
+            private_size: private_size(&of_device),
+            surfaces,
+            pixels,
+            patches: !self.info.patching.no_dma_patching,
+        }
+        .try_out();
+        Ok(())
     }
 
     /// A report of a fault with the process by number, where the driver has named the process by handle.

@@ -14,6 +14,7 @@ use crate::adapter::{Adapter, Surroundings};
 use crate::description::{self, Sizes};
 use crate::dice::Dice;
 use crate::gpu::DdiGpu;
+use crate::iommu;
 use crate::kmd::DdiKmd;
 use crate::library::Driver;
 use crate::memory::{Memory, PageNumbers};
@@ -52,7 +53,7 @@ impl DriverMachines {
         let address_bits_min = *PageNumbers::ADDRESS_BITS.start();
         let surroundings =
             Surroundings { seed: 0, address_bits: address_bits_min, is_racing: false, fences_wrap: false };
-        let adapter = Adapter::start(Arc::clone(&driver.0), surroundings)?;
+        let adapter = Adapter::start(Arc::clone(&driver.0), surroundings, iommu::ask)?;
         let info = description::describe(&adapter)?;
         let (resets_engines, splits) = (adapter.resets_engines.get(), adapter.splits.get());
         let highest_acceptable_address = adapter.highest_acceptable_address.get();
@@ -138,7 +139,8 @@ impl DriverMachines {
     fn adapter_in(&self, address_bits: u32) -> Result<Rc<Adapter>, String> {
         let (seed, is_racing) = (self.seed.load(Ordering::Relaxed), self.is_racing.load(Ordering::Relaxed));
         let fences_wrap = self.fences_wrap.load(Ordering::Relaxed);
-        Adapter::start(Arc::clone(&self.driver.0), Surroundings { seed, address_bits, is_racing, fences_wrap })
+        let surroundings = Surroundings { seed, address_bits, is_racing, fences_wrap };
+        Adapter::start(Arc::clone(&self.driver.0), surroundings, iommu::ask)
     }
 
     fn fail_at(&self, number: u64) {
@@ -203,6 +205,40 @@ impl DriverMachines {
             (data, wanted)
         });
         kmd.try_several(&described);
+        Ok(())
+    }
+
+    /// Starts an adapter, lets the driver present one allocation in another, and stops the adapter. A driver without presentations of
+    /// physical addresses is a lack.
+    ///
+    /// # Errors
+    ///
+    /// If the driver does not start.
+    pub fn try_present(&self) -> Result<(), String> {
+        self.fail_at(0);
+        if self.info.addressing_model != AddressingModel::Physical {
+            self.note_lack("physical addresses: DxgkDdiPresent has patch locations there alone");
+            return Ok(());
+        }
+        if self.driver.0.ddi.DxgkDdiPresent.is_none() {
+            self.note_lack("DxgkDdiPresent in the driver's table");
+            return Ok(());
+        }
+        let adapter = self.adapter()?;
+        let info = description::describe(&adapter)?;
+        let mut kmd = DdiKmd::new(Rc::clone(&adapter), info, true);
+        let segments = match self.lacks.contains(Features::LOCAL_MEMORY) {
+            true => AllocationSegments::System,
+            false => AllocationSegments::Local,
+        };
+        let umd = DdiUmd::new(Rc::clone(&adapter), self.source.clone());
+        let size = self.source.largest_allocation().unwrap_or(u64::MAX).min(1 << 16);
+        let desc = AllocationDesc { segments, ..AllocationDesc::local(size) };
+        let data: [Vec<u8>; 2] = std::array::from_fn(|_| umd.allocation_private_data(&desc));
+        let pixels = adapter.wanted.borrow().get(&data[1]).and_then(|wanted| wanted.pixels).unwrap_or((16, 16));
+        if kmd.try_present(data.each_ref().map(Vec::as_slice), pixels).is_err() {
+            self.note_lack("allocations that can be presented");
+        }
         Ok(())
     }
 

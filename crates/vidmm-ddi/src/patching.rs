@@ -7,6 +7,7 @@ use vidmm::contract::{AllocationListElement, Patch, PatchLocation, Render, Rende
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::bounce::Bounce;
+use crate::cancellation::cancel_unsubmitted;
 use crate::dma_buffers::Place;
 use crate::memory::SegmentBases;
 use crate::opened::{Device, Opened};
@@ -22,6 +23,8 @@ pub(crate) struct ContextOfDevice {
     pub patch_location_list_size: u32,
     /// `DXGK_CONTEXTINFO.DmaBufferPrivateDataSize`.
     pub private_data_size: u32,
+    /// `DXGK_CONTEXTINFO.DmaBufferSize`.
+    pub dma_buffer_size: u32,
 }
 
 /// The lists and buffers of the calls; they live until the next one.
@@ -44,6 +47,15 @@ struct Running {
     /// The references in their lists: an element and a slot each.
     references: BTreeSet<(u32, u32)>,
     leaks: usize,
+}
+
+type RenderFunction = unsafe extern "C" fn(HANDLE, *mut DXGKARG_RENDER) -> NTSTATUS;
+
+/// A translation of a copy of the user's memory, which nobody submits.
+struct Rendered {
+    place: Place,
+    args: DXGKARG_RENDER,
+    result: Result<(), RenderStatus>,
 }
 
 /// Larger private data of a DMA buffer no driver has.
@@ -124,6 +136,9 @@ impl Patching {
         if adapter.user_memory_vanishes && *render.multipass_offset == 0 && adapter.dice.below(4) == 0 {
             self.render_what_vanishes(adapter, function, context, render);
         }
+        if adapter.user_memory_changes && *render.multipass_offset == 0 && adapter.component_dice.below(2) == 0 {
+            self.render_what_changes(adapter, function, context, render);
+        }
         let place = adapter.dma.rendered(render.context.0, room, private_size(context));
         let number = place.number;
         self.running.buffers.push(number);
@@ -144,7 +159,11 @@ impl Patching {
                 adapter.dma.release(number);
             }
             Err(RenderStatus::InsufficientDmaBuffer) => adapter.dma.end_render(number),
-            Err(_) => self.running.buffers.drain(..).for_each(|number| adapter.dma.release(number)),
+            Err(_) => {
+                let buffers = std::mem::take(&mut self.running.buffers);
+                cancel_unsubmitted(adapter, render.context.0, |number| buffers.contains(&number));
+                buffers.into_iter().for_each(|number| adapter.dma.release(number));
+            }
         }
         result
     }
@@ -182,30 +201,108 @@ impl Patching {
     fn render_what_vanishes(
         &mut self,
         adapter: &Adapter,
-        function: unsafe extern "C" fn(HANDLE, *mut DXGKARG_RENDER) -> NTSTATUS,
+        function: RenderFunction,
         context: &ContextOfDevice,
         render: &Render<'_>,
     ) {
+        let copy = adapter.driver().shim().VanishedCopy;
+        let Some(rendered) = self.render_copy(adapter, function, context, render, copy) else { return };
+        if rendered.result.is_ok() && !render.command.is_empty() {
+            let message =
+                "DxgkDdiRender has succeeded with commands that cannot be read: the user's memory has vanished";
+            report("DRV-12", message);
+        }
+        adapter.dma.release(rendered.place.number);
+    }
+
+    /// Lets the driver translate commands and a list twice: the second time bytes that the driver has read change at a moment of the call
+    /// (DRV-12). The driver may refuse. A driver that reads each byte once translates what the user had written first.
+    fn render_what_changes(
+        &mut self,
+        adapter: &Adapter,
+        function: RenderFunction,
+        context: &ContextOfDevice,
+        render: &Render<'_>,
+    ) {
+        let shim = adapter.driver().shim();
+        let mut change = (0, false);
+        for is_changed in [false, true] {
+            // SAFETY: the function takes numbers.
+            unsafe { (shim.SetChange)(change.0, change.1.into()) };
+            let Some(rendered) = self.render_copy(adapter, function, context, render, shim.ChangingCopy) else {
+                return;
+            };
+            self.judge_changed(adapter, render, &rendered);
+            let number = rendered.place.number;
+            cancel_unsubmitted(adapter, render.context.0, |of| of == number);
+            adapter.dma.release(number);
+            if is_changed || rendered.result.is_err() {
+                return;
+            }
+            // SAFETY: as above.
+            let moments = [false, true].map(|of_copies| unsafe { (shim.CountMoments)(of_copies.into()) });
+            let of_copies = moments[1] > 0 && adapter.component_dice.below(2) == 0;
+            change = (1 + adapter.component_dice.below(moments[usize::from(of_copies)]), of_copies);
+        }
+    }
+
+    /// Compares a translation with what the user has written first.
+    fn judge_changed(&mut self, adapter: &Adapter, render: &Render<'_>, rendered: &Rendered) {
+        let &Rendered { place, args, result } = rendered;
+        let mut bytes = vec![0; render.dma_buffer.len()];
+        let written = adapter.dma.take_dma(place, args.pDmaBuffer, &mut bytes).unwrap_or_default();
+        if place.private.is_null() || adapter.dma.take_private(place, args.pDmaBufferPrivateData, &mut []).is_ok() {
+            adapter.dma.end_render(place.number);
+        }
+        if result.is_err() || written != render.command.len() {
+            return;
+        }
+        let message = "DxgkDdiRender reads memory of the user twice, and translates what is not checked";
+        let is_address = |at: usize| {
+            let mut offsets = render.patch_location_list_in.iter().map(|location| location.patch_offset as usize);
+            offsets.any(|offset| (offset..offset + 8).contains(&at))
+        };
+        let changed = (0..written).find(|&at| bytes[at] != render.command[at] && !is_address(at));
+        if let Some(at) = changed {
+            report("DRV-12", format!("{message}: byte {at} of the commands has changed in between"));
+        }
+        let list = self.locations_out.written(0, args.pPatchLocationListOut.cast()).unwrap_or_default();
+        let mut indices =
+            list.as_chunks::<LOCATION_BYTES>().0.iter().map(|&[a, b, c, d, ..]| u32::from_le_bytes([a, b, c, d]));
+        let count = render.allocation_list.len();
+        if let Some(index) = indices.find(|&index| index as usize >= count) {
+            report(
+                "DRV-12",
+                format!("{message}: element {index} of an allocation list of {count} is in a patch location"),
+            );
+        }
+    }
+
+    /// Lets the driver translate a copy of the commands and of the list.
+    fn render_copy(
+        &mut self,
+        adapter: &Adapter,
+        function: RenderFunction,
+        context: &ContextOfDevice,
+        render: &Render<'_>,
+        copy: unsafe extern "C" fn(u32, *const std::ffi::c_void, usize) -> *mut std::ffi::c_void,
+    ) -> Option<Rendered> {
         let place = adapter.dma.rendered(render.context.0, render.dma_buffer.len(), private_size(context));
         let mut args = self.arguments(adapter, context, render, place);
-        let copy = adapter.driver().shim().VanishedCopy;
         // SAFETY: the commands have so many bytes; the copy is the shim's.
         let command = unsafe { copy(0, args.pCommand.cast(), args.CommandLength as usize) };
         // SAFETY: as above, of the list.
         let locations = unsafe { copy(1, args.pPatchLocationListIn.cast(), self.locations.len() * LOCATION_BYTES) };
-        if !command.is_null() && !locations.is_null() {
-            (args.pCommand, args.pPatchLocationListIn) = (command.cast(), locations.cast());
-            let handle = adapter.contexts.handle(render.context.0);
-            // SAFETY: the struct and its buffers live for the call; the driver is to guard reads of the user's memory.
-            let status = adapter
-                .call_with(Entry::DxgkDdiRender, PASSIVE_LEVEL, &mut args, |args| unsafe { function(handle, args) });
-            if status_of(status).is_ok() && !render.command.is_empty() {
-                let message =
-                    "DxgkDdiRender has succeeded with commands that cannot be read: the user's memory has vanished";
-                report("DRV-12", message);
-            }
+        if command.is_null() || locations.is_null() {
+            adapter.dma.release(place.number);
+            return None;
         }
-        adapter.dma.release(place.number);
+        (args.pCommand, args.pPatchLocationListIn) = (command.cast(), locations.cast());
+        let handle = adapter.contexts.handle(render.context.0);
+        // SAFETY: the struct and its buffers live for the call; the driver is to guard reads of the user's memory.
+        let status =
+            adapter.call_with(Entry::DxgkDdiRender, PASSIVE_LEVEL, &mut args, |args| unsafe { function(handle, args) });
+        Some(Rendered { place, args, result: status_of(status) })
     }
 
     /// The driver's answer, and the lists that it has written.
@@ -351,7 +448,7 @@ impl Patching {
     }
 }
 
-fn private_size(context: &ContextOfDevice) -> usize {
+pub(crate) fn private_size(context: &ContextOfDevice) -> usize {
     (context.private_data_size as usize).min(PRIVATE_DATA_MAX)
 }
 

@@ -65,11 +65,18 @@ entries! {
     DxgkDdiQueryEngineStatus,
     DxgkDdiCollectDbgInfo,
     DxgkDdiSetPowerState,
+    DxgkDdiSetPowerComponentFState,
+    DxgkDdiPowerRuntimeControlRequest,
+    DxgkDdiMapCpuHostAperture,
+    DxgkDdiUnmapCpuHostAperture,
+    DxgkDdiCancelCommand,
+    DxgkDdiPresent,
     Timer,
     GetAllocationPrivateData,
     GpuRun,
     GpuReadPageTableEntry,
     GpuReadAperturePage,
+    GpuReadCpuHostAperturePage,
 }
 
 /// The names of the paging operations, by number.

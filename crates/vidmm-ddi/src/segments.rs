@@ -23,6 +23,8 @@ pub(crate) struct Segments {
     pub paging_buffer: PagingBufferDesc,
     /// The banks of the first memory segment (SEG-31).
     pub bank_range_table: Vec<u64>,
+    /// The descriptors as a driver of WDDM 2.0 or later has written the descriptors.
+    pub written: Vec<DXGK_SEGMENTDESCRIPTOR4>,
 }
 
 /// Asks the driver a question about its adapter.
@@ -141,6 +143,7 @@ fn segments4(adapter: &Adapter) -> Result<Segments, String> {
             private_data_size: out.PagingBufferPrivateDataSize,
         },
         bank_range_table: Vec::new(),
+        written: descriptors,
     })
 }
 
@@ -175,5 +178,6 @@ fn older<D: Zeroed>(
             private_data_size: out.PagingBufferPrivateDataSize,
         },
         bank_range_table,
+        written: Vec::new(),
     })
 }

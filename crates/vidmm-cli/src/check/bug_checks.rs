@@ -3,10 +3,11 @@
 use super::findings::Found;
 
 /// The bug check of each rule: the code, and the first parameter where the code has a table.
-const BUG_CHECKS: [(&str, &str); 17] = [
+const BUG_CHECKS: [(&str, &str); 18] = [
     ("BPB-01", "0x10E, B"),
     ("DDI-SUBMIT", "0x119, 2"),
     ("PAT-15", "0x119, 3"),
+    ("DDI-CANCEL", "0x119, 9"),
     ("FLT-21", "0x119, A"),
     ("FLT-23", "0x119, 5"),
     ("FLT-31", "0x116"),
@@ -28,6 +29,8 @@ pub fn of(found: &Found) -> Option<&'static str> {
     let tells = |text| found.message.contains(text);
     match found.rule.as_str() {
         "BPB-02" if tells("private data, and") => Some("0x10E, 13"),
+        "DDI-HOST-APERTURE" if tells("DxgkDdiMapCpuHostAperture failed") => Some("0x10E, 2D"),
+        "DDI-HOST-APERTURE" if tells("DxgkDdiUnmapCpuHostAperture failed") => Some("0x10E, 2E"),
         // The packet hangs, and the adapter is reset.
         "SYN-13" if tells("has not reported its end") => Some("0x116"),
         rule => BUG_CHECKS.iter().find(|(of, _)| *of == rule).map(|&(_, code)| code),

@@ -26,7 +26,7 @@ pub struct Found {
 }
 
 /// The rules that are checked, and what each is about. The numbers of facts are explained in `docs/reference/facts.md`.
-pub const RULES: [(&str, &str); 88] = [
+pub const RULES: [(&str, &str); 97] = [
     ("BPB-01", "an answer to BuildPagingBuffer that no document allows"),
     ("BPB-02", "pDmaBuffer and the bytes written: packed, inside of the buffer"),
     ("BPB-05", "a new buffer is asked for without progress in the last one"),
@@ -56,8 +56,14 @@ pub const RULES: [(&str, &str); 88] = [
     ("DRV-04", "a remark: a commit limit of 0"),
     ("DRV-05", "a remark: MaxAllocationListSlotId of 0"),
     ("DRV-08", "a remark: segments with one BaseAddress"),
-    ("DRV-12", "DxgkDdiRender fails where the user's memory has vanished"),
+    ("DRV-12", "DxgkDdiRender fails where the user's memory has vanished, and reads each byte once"),
+    ("DRV-13", "a remark: pool of work that was never submitted"),
+    ("DRV-17", "a remark: power components without a number, or transitions that nobody asked the end of"),
+    ("DRV-18", "a remark: isolation by an IOMMU is required"),
+    ("DRV-19", "a remark: presentations that are refused, or that have no patch location"),
     ("SHIM-MDL", "the pages of an MDL are unmapped and unlocked once"),
+    ("DDI-CANCEL", "DxgkDdiCancelCommand does not fail, and is there where CancelCommandAware is set"),
+    ("DDI-COMPONENT", "power components: the description, and each transition between F-states"),
     ("DDI-CPU-VISIBLE", "the CPU can access the allocations that it is to access"),
     (
         "DDI-CURRENT-FENCE",
@@ -66,12 +72,15 @@ pub const RULES: [(&str, &str); 88] = [
     ("DDI-DEBUG-DATA", "DxgkDdiCollectDbgInfo writes inside of its buffer"),
     ("DDI-DESCRIBE", "DxgkDdiDescribeAllocation describes the surfaces that Windows creates"),
     ("DDI-ENGINE-STATUS", "DxgkDdiQueryEngineStatus does not fail"),
+    ("DDI-HOST-APERTURE", "pages of a CPU host aperture show the pages of the segment that were asked for"),
     ("DDI-INTERRUPT", "interrupts are reported for a reason"),
+    ("DDI-IOMMU", "DXGK_IOMMU_CAPS does not contradict itself"),
     ("DDI-POWER", "DxgkDdiSetPowerState does not fail"),
     (
         "DDI-PREEMPT",
         "DxgkDdiPreemptCommand, and the report of the preemption: its request, and the last packet that has ended",
     ),
+    ("DDI-PRESENT", "DxgkDdiPresent: the DMA buffer, the list of patch locations, and the patches"),
     ("DDI-PRIVATE-DATA", "the private data of an allocation is within its buffer"),
     (
         "DDI-RENDER",

@@ -20,6 +20,8 @@ pub enum Job {
     Unknown,
     /// Several allocations are created in one call, and each allocation of pool in it fails once.
     Several,
+    /// One allocation is presented in another.
+    Present,
     /// A scenario of the catalogue.
     Scenario { number: usize },
     /// A random world.
@@ -48,7 +50,7 @@ impl Job {
         let pool = (1..=POOL_CHECKS).map(|number| Self::Pool { number });
         let races = (1..=RACES).map(|seed| Self::Race { seed });
         let scenarios = (0..catalogue::COUNT).map(|number| Self::Scenario { number });
-        Ok([Self::Start, Self::Highest, Self::Unknown, Self::Several]
+        Ok([Self::Start, Self::Highest, Self::Unknown, Self::Several, Self::Present]
             .into_iter()
             .chain(pool)
             .chain(scenarios)
@@ -68,6 +70,7 @@ impl Job {
             None if name == "highest" => Some(Self::Highest),
             None if name == "unknown" => Some(Self::Unknown),
             None if name == "several" => Some(Self::Several),
+            None if name == "present" => Some(Self::Present),
             None if name == "wrap" => Some(Self::Wrap),
             Some(("world", seed)) => Some(Self::World { seed: number(seed)? }),
             Some(("race", seed)) => Some(Self::Race { seed: number(seed)? }),
@@ -102,6 +105,11 @@ impl Job {
             }
             Self::Unknown => machines.ask_unknown_operation().err(),
             Self::Several => machines.create_several().err(),
+            Self::Present => {
+                let error = machines.try_present().err();
+                outcome.skipped_for_want_of = machines.take_lack();
+                error
+            }
             Self::World { seed } => world(seed, steps, machines, &mut outcome).err(),
             Self::Race { .. } if !machines.has_threads() => {
                 outcome.skipped_for_want_of = Some("threads of the driver".to_owned());
@@ -215,6 +223,7 @@ impl fmt::Display for Job {
             Self::Highest => f.write_str("highest"),
             Self::Unknown => f.write_str("unknown"),
             Self::Several => f.write_str("several"),
+            Self::Present => f.write_str("present"),
             Self::Wrap => f.write_str("wrap"),
             Self::Scenario { number } => f.write_str(catalogue::name(*number)),
             Self::World { seed } => write!(f, "world-{seed}"),
@@ -235,6 +244,7 @@ mod tests {
             Job::Highest,
             Job::Unknown,
             Job::Several,
+            Job::Present,
             Job::Wrap,
             Job::World { seed: 17 },
             Job::Pool { number: 3 },

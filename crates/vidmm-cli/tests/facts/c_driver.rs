@@ -6,17 +6,19 @@ use crate::common::c_driver::{bugs, built, built_of, can_build, check, check_pla
 use crate::common::workspace;
 
 /// The right forms of all reference drivers: a driver, and a variable of its Makefile.
-const RIGHT: [(&str, &str); 18] = [
+const RIGHT: [(&str, &str); 20] = [
     ("gpummu", ""),
     ("gpummu", "WITH_BACKWARDS"),
     ("gpummu", "WITH_COPY_ENGINE"),
     ("gpummu", "WITH_DEFERRED"),
     ("gpummu", "WITH_FEW_ADDRESS_BITS"),
+    ("gpummu", "WITH_HOST_APERTURE"),
     ("gpummu", "WITH_MORE_MEMORY"),
     ("gpummu", "WITH_THREAD"),
     ("patching", ""),
     ("patching", "WITH_PARTS"),
     ("patching", "WITH_APERTURE"),
+    ("patching", "WITH_MORE_MEMORY"),
     ("patching", "WITH_WDDM2"),
     ("patching", "WITH_WDDM1_1"),
     ("patching", "WITH_QUEUE"),

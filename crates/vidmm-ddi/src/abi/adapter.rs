@@ -5,10 +5,14 @@ use super::*;
 pub const DXGKQAITYPE_DRIVERCAPS: u32 = 1;
 pub const DXGKQAITYPE_QUERYSEGMENT: u32 = 2;
 pub const DXGKQAITYPE_QUERYSEGMENT3: u32 = 5;
+pub const DXGKQAITYPE_NUMPOWERCOMPONENTS: u32 = 6;
+pub const DXGKQAITYPE_POWERCOMPONENTINFO: u32 = 7;
 pub const DXGKQAITYPE_QUERYSEGMENT4: u32 = 11;
 pub const DXGKQAITYPE_GPUMMUCAPS: u32 = 13;
 pub const DXGKQAITYPE_PAGETABLELEVELDESC: u32 = 14;
 pub const DXGKQAITYPE_PHYSICALADAPTERCAPS: u32 = 15;
+pub const DXGKQAITYPE_PHYSICAL_MEMORY_CAPS: u32 = 34;
+pub const DXGKQAITYPE_IOMMU_CAPS: u32 = 35;
 pub const DXGKQAITYPE_PAGINGPROCESSGPUVASIZE: u32 = 48;
 
 /// `DXGK_VIDMMCAPS`: bits of `MemoryManagementCaps`.
@@ -19,6 +23,28 @@ pub const VIDMMCAPS_IO_MMU_SUPPORTED: u32 = 1 << 7;
 /// `DXGK_VIDSCHCAPS`: bits of `SchedulingCaps`.
 pub const VIDSCHCAPS_PREEMPTION_AWARE: u32 = 1 << 2;
 pub const VIDSCHCAPS_NO_DMA_PATCHING: u32 = 1 << 3;
+pub const VIDSCHCAPS_CANCEL_COMMAND_AWARE: u32 = 1 << 4;
+
+/// `DXGK_SEGMENTFLAGS`: bits of a segment whose memory the CPU reaches, in whole or through a host aperture.
+pub const SEGMENT_CPU_VISIBLE: u32 = 1 << 2;
+pub const SEGMENT_USE_64KB_PAGES: u32 = 1 << 11;
+pub const SEGMENT_CPU_HOST_APERTURE: u32 = 1 << 13;
+pub const SEGMENT_CACHED_CPU_HOST_APERTURE: u32 = 1 << 14;
+
+/// `DXGK_IOMMU_CAPS`.
+pub const IOMMU_ISOLATION_SUPPORTED: u32 = 1 << 0;
+pub const IOMMU_ISOLATION_REQUIRED: u32 = 1 << 1;
+pub const IOMMU_DMA_REMAPPING_SUPPORTED: u32 = 1 << 2;
+
+pub const DXGK_MAX_F_STATES: usize = 8;
+pub const DXGK_MAX_POWER_COMPONENT_PROVIDERS: usize = 16;
+/// `DXGK_POWER_COMPONENT_MAPPING.ComponentType`: the components of which one at most has the same engine, monitor or segment.
+pub const POWER_COMPONENTS_OF_ONE: std::ops::RangeInclusive<u32> = 0..=4;
+/// `DXGK_POWER_COMPONENT_FLAGS.DriverCompletesFStateTransition`.
+pub const POWER_DRIVER_COMPLETES_TRANSITION: u32 = 1 << 1;
+/// The words of `GUID_DXGKDDI_POWER_MANAGEMENT_PREPARE_TO_START`, of `GUID_DXGKDDI_POWER_MANAGEMENT_STARTED`, and of a request that no
+/// driver knows.
+pub const POWER_REQUESTS: [[u32; 4]; 3] = [[0x7664_646D, 1, 0, 0], [0x7664_646D, 2, 0, 0], [0x7664_646D, 0xFFFF, 0, 0]];
 
 pub const DXGK_ENGINE_TYPE_COPY: u32 = 6;
 
@@ -157,6 +183,30 @@ twin! {
         PagingProcessPageTableSegmentId: u32,
         PageTableSizeInBytes: u32,
         PageTableAlignmentInBytes: u32,
+    }
+    DXGK_POWER_RUNTIME_COMPONENT {
+        StateCount: u32,
+        States: [[u64; 3]; DXGK_MAX_F_STATES],
+        ComponentMapping: [u32; 2],
+        Flags: u32,
+        ComponentGuid: [u32; 4],
+        ComponentName: [u8; 40],
+        ProviderCount: u32,
+        Providers: [u32; DXGK_MAX_POWER_COMPONENT_PROVIDERS],
+    }
+    DXGKARG_MAPCPUHOSTAPERTURE {
+        hAllocation: HANDLE,
+        SegmentId: u16,
+        PhysicalAdapterIndex: u16,
+        NumberOfPages: u64,
+        pCpuHostAperturePages: *const u32,
+        pMemorySegmentPages: *const u64,
+    }
+    DXGKARG_UNMAPCPUHOSTAPERTURE {
+        NumberOfPages: u64,
+        pCpuHostAperturePages: *const u32,
+        SegmentId: u16,
+        PhysicalAdapterIndex: u16,
     }
     DXGK_START_INFO {
         RequiredDmaQueueEntry: u32,

@@ -4,6 +4,14 @@ use super::*;
 
 /// `DXGK_SUBMITCOMMANDFLAGS.Paging`.
 pub const SUBMIT_PAGING: u32 = 1 << 0;
+/// `DXGK_SUBMITCOMMANDFLAGS.Present`, `DXGK_PATCHFLAGS.Present`.
+pub const SUBMIT_PRESENT: u32 = 1 << 1;
+
+/// `DXGK_PRESENTFLAGS.Blt`.
+pub const PRESENT_BLT: u32 = 1 << 0;
+/// The elements of a presentation's allocation list.
+pub const DXGK_PRESENT_SOURCE_INDEX: usize = 1;
+pub const DXGK_PRESENT_DESTINATION_INDEX: usize = 2;
 
 pub const DXGK_INTERRUPT_DMA_COMPLETED: u32 = 1;
 pub const DXGK_INTERRUPT_DMA_PREEMPTED: u32 = 2;
@@ -111,6 +119,50 @@ twin! {
         Flags: u32,
         EngineOrdinal: u32,
         NodeOrdinal: u32,
+    }
+    DXGKARG_CANCELCOMMAND {
+        hContext: HANDLE,
+        pDmaBuffer: *mut u8,
+        DmaBufferSize: u32,
+        DmaBufferSubmissionStartOffset: u32,
+        DmaBufferSubmissionEndOffset: u32,
+        pDmaBufferPrivateData: *mut u8,
+        DmaBufferPrivateDataSize: u32,
+        DmaBufferPrivateDataSubmissionStartOffset: u32,
+        DmaBufferPrivateDataSubmissionEndOffset: u32,
+        pAllocationList: *const DXGK_ALLOCATIONLIST,
+        AllocationListSize: u32,
+        pPatchLocationList: *const D3DDDI_PATCHLOCATIONLIST,
+        PatchLocationListSize: u32,
+        PatchLocationListSubmissionStart: u32,
+        PatchLocationListSubmissionLength: u32,
+        DmaBufferVirtualAddress: u64,
+        DmaBufferUmdPrivateDataSize: u32,
+    }
+    DXGKARG_PRESENT {
+        pDmaBuffer: *mut u8,
+        DmaSize: u32,
+        pDmaBufferPrivateData: *mut u8,
+        DmaBufferPrivateDataSize: u32,
+        pAllocationList: *mut DXGK_ALLOCATIONLIST,
+        pPatchLocationListOut: *mut D3DDDI_PATCHLOCATIONLIST,
+        PatchLocationListOutSize: u32,
+        MultipassOffset: u32,
+        Color: u32,
+        DstRect: [i32; 4],
+        SrcRect: [i32; 4],
+        SubRectCnt: u32,
+        pDstSubRects: *const [i32; 4],
+        FlipInterval: u32,
+        Flags: u32,
+        DmaBufferSegmentId: u32,
+        DmaBufferPhysicalAddress: u64,
+        Reserved: usize,
+        DmaBufferGpuVirtualAddress: u64,
+        NumSrcAllocations: u32,
+        NumDstAllocations: u32,
+        PrivateDriverDataSize: u32,
+        pPrivateDriverData: *mut c_void,
     }
     DXGKARG_PREEMPTCOMMAND {
         PreemptionFenceId: u32,

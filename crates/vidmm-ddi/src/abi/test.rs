@@ -2,8 +2,8 @@
 
 use super::*;
 
-pub const VIDMM_HOST_VERSION: u32 = 8;
-pub const VIDMM_TEST_INTERFACE_VERSION: u32 = 5;
+pub const VIDMM_HOST_VERSION: u32 = 9;
+pub const VIDMM_TEST_INTERFACE_VERSION: u32 = 6;
 
 /// The driver's stack is measured.
 pub const VIDMM_DRAWN_STACK: u32 = 2;
@@ -37,6 +37,7 @@ pub struct VIDMM_GPU {
     pub ReadAperturePage: Option<unsafe extern "C" fn(HANDLE, u32, u64, *mut u64) -> BOOLEAN>,
     pub Compresses: BOOLEAN,
     pub NumQueuedPackets: u32,
+    pub ReadCpuHostAperturePage: Option<unsafe extern "C" fn(HANDLE, u32, u32, *mut u64) -> BOOLEAN>,
 }
 
 #[repr(C)]
@@ -103,6 +104,9 @@ pub struct VIDMM_SHIM {
     pub PauseInCallbacks: unsafe extern "C" fn(*mut DXGKRNL_INTERFACE),
     pub TakeDeepest: unsafe extern "C" fn(*mut *const std::ffi::c_char) -> u64,
     pub VanishedCopy: unsafe extern "C" fn(u32, *const c_void, usize) -> *mut c_void,
+    pub ChangingCopy: unsafe extern "C" fn(u32, *const c_void, usize) -> *mut c_void,
+    pub SetChange: unsafe extern "C" fn(u64, BOOLEAN),
+    pub CountMoments: unsafe extern "C" fn(BOOLEAN) -> u64,
     pub NewMdlMemory: unsafe extern "C" fn(usize) -> *mut c_void,
     pub HideMdlMemory: unsafe extern "C" fn(*mut c_void),
     pub FreeMdlMemory: unsafe extern "C" fn(),

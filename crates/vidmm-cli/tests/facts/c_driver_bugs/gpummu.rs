@@ -115,4 +115,9 @@ bugs! {
     a_timer_in_pageable_pool: BUG_PAGED_TIMER by "SHIM-POOL-PAGED";
     pageable_pool_that_is_allocated_with_a_lock_held: BUG_PAGED_ALLOCATED_LATE by "SHIM-IRQL";
     a_timer_whose_dpc_is_not_waited_for: BUG_TIMER_NOT_FLUSHED with WITH_DEFERRED by "SHIM-DEFERRED" in "1..2";
+    isolation_that_is_not_supported: BUG_ISOLATION_NOT_SUPPORTED by "DDI-IOMMU" in "1..1";
+    a_window_without_its_last_page: BUG_WINDOW_SHORT with WITH_HOST_APERTURE by "DDI-HOST-APERTURE" in "1..1";
+    pages_that_are_counted_on_in_a_window: BUG_WINDOW_COUNTS_ON with WITH_HOST_APERTURE by "DDI-HOST-APERTURE" in "1..1";
+    a_window_that_ends_with_a_mapping: BUG_WINDOW_UNMAPS_ALL with WITH_HOST_APERTURE by "DDI-HOST-APERTURE" in "1..1";
+    an_unmapping_that_fails: BUG_WINDOW_UNMAP_FAILS with WITH_HOST_APERTURE by "DDI-HOST-APERTURE" in "1..1";
 }

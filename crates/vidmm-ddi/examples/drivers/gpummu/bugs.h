@@ -121,6 +121,12 @@ enum {
     BUG_PAGED_TIMER,              /* a timer is in pageable pool */
     BUG_PAGED_ALLOCATED_LATE,     /* pageable pool is allocated with a spin lock held */
     BUG_TIMER_NOT_FLUSHED,        /* StopDevice cancels the timer, and does not wait for its DPC */
+    BUG_ISOLATION_NOT_SUPPORTED,  /* isolation by an IOMMU is required, and not supported */
+    /* With WITH_HOST_APERTURE=1: */
+    BUG_WINDOW_SHORT,             /* the last page of a mapping is left as it was */
+    BUG_WINDOW_COUNTS_ON,         /* the pages of a mapping are taken to follow its first one */
+    BUG_WINDOW_UNMAPS_ALL,        /* all mappings end with one */
+    BUG_WINDOW_UNMAP_FAILS,       /* UnmapCpuHostAperture fails */
     /* With WITHOUT_ENTRIES=1: */
     BUG_ENTRY_OF_NEIGHBOUR        /* the last of several entries leads to the page behind */
 };

@@ -350,6 +350,11 @@ static NTSTATUS QuerySegments(const DXGKARG_QUERYADAPTERINFO *Query) {
     Memory->Flags.ApplicationTarget = 1;
     Memory->Flags.LocalBudgetGroup = 1;
     Memory->Flags.Use64KBPages = 1;
+#ifdef WITH_HOST_APERTURE
+    Memory->Flags.SupportsCpuHostAperture = 1;
+    Memory->CpuHostAperture.PhysicalAddress = GPU_WINDOW_ADDRESS;
+    Memory->CpuHostAperture.SizeInPages = GPU_WINDOW_PAGES;
+#endif
     Memory->Size = GPU_MEMORY_BYTES;
 #ifndef WITH_SAME_BASES
     Memory->CommitLimit = GPU_MEMORY_BYTES; /* 0 is right too */
@@ -419,6 +424,14 @@ static NTSTATUS QueryAdapterInfo(const HANDLE hAdapter, const DXGKARG_QUERYADAPT
         Level->PageTableAlignmentInBytes = PAGE_SIZE;
         return STATUS_SUCCESS;
     }
+    case DXGKQAITYPE_IOMMU_CAPS:
+        /* Before StartDevice. The GPU reaches all memory, and runs behind an IOMMU or without. */
+        ((DXGK_IOMMU_CAPS *)Query->pOutputData)->IommuIsolationSupported = !BUG(ISOLATION_NOT_SUPPORTED);
+        ((DXGK_IOMMU_CAPS *)Query->pOutputData)->IommuIsolationRequired = BUG(ISOLATION_NOT_SUPPORTED);
+        return STATUS_SUCCESS;
+    case DXGKQAITYPE_PHYSICAL_MEMORY_CAPS:
+        ((DXGK_PHYSICAL_MEMORY_CAPS *)Query->pOutputData)->HighestVisibleAddress.QuadPart = GPU_HIGHEST_ADDRESS;
+        return STATUS_SUCCESS;
     default:
         return STATUS_NOT_SUPPORTED;
     }
@@ -1162,6 +1175,49 @@ static NTSTATUS RestartFromTimeout(const HANDLE hAdapter) {
     return BUG(RESTART_FAILS) ? STATUS_UNSUCCESSFUL : STATUS_SUCCESS;
 }
 
+/* ---- The window of the CPU ---- */
+
+#ifdef WITH_HOST_APERTURE
+static BOOLEAN IsWindow(UINT SegmentId, const UINT32 *Pages, UINT64 Count) {
+    UINT64 At;
+    for (At = 0; At < Count; At++) {
+        if (Pages[At] >= GPU_WINDOW_PAGES) {
+            return FALSE;
+        }
+    }
+    return SegmentId == GPU_MEMORY_SEGMENT;
+}
+
+/* Page tables have no allocation: a mapping is of pages alone. */
+static NTSTATUS MapCpuHostAperture(const HANDLE hAdapter, const DXGKARG_MAPCPUHOSTAPERTURE *Map) {
+    ADAPTER *Adapter = (ADAPTER *)hAdapter;
+    UINT64 Count = Map->NumberOfPages - (BUG(WINDOW_SHORT) ? 1 : 0), At;
+    if (!IsWindow(Map->SegmentId, Map->pCpuHostAperturePages, Map->NumberOfPages)) {
+        return STATUS_INVALID_PARAMETER;
+    }
+    for (At = 0; At < Count; At++) {
+        UINT64 Page = BUG(WINDOW_COUNTS_ON) ? Map->pMemorySegmentPages[0] + At : Map->pMemorySegmentPages[At];
+        Adapter->Gpu.Window[Map->pCpuHostAperturePages[At]] = Page + 1;
+    }
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS UnmapCpuHostAperture(const HANDLE hAdapter, const DXGKARG_UNMAPCPUHOSTAPERTURE *Unmap) {
+    ADAPTER *Adapter = (ADAPTER *)hAdapter;
+    UINT64 At;
+    if (!IsWindow(Unmap->SegmentId, Unmap->pCpuHostAperturePages, Unmap->NumberOfPages) || BUG(WINDOW_UNMAP_FAILS)) {
+        return STATUS_INVALID_PARAMETER;
+    }
+    if (BUG(WINDOW_UNMAPS_ALL)) {
+        RtlZeroMemory(Adapter->Gpu.Window, sizeof(Adapter->Gpu.Window));
+    }
+    for (At = 0; At < Unmap->NumberOfPages; At++) {
+        Adapter->Gpu.Window[Unmap->pCpuHostAperturePages[At]] = 0;
+    }
+    return STATUS_SUCCESS;
+}
+#endif
+
 /* ---- The entry ---- */
 
 NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) {
@@ -1201,6 +1257,10 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
     Data.DxgkDdiCollectDbgInfo = CollectDbgInfo;
     Data.DxgkDdiResetFromTimeout = ResetFromTimeout;
     Data.DxgkDdiRestartFromTimeout = RestartFromTimeout;
+#ifdef WITH_HOST_APERTURE
+    Data.DxgkDdiMapCpuHostAperture = MapCpuHostAperture;
+    Data.DxgkDdiUnmapCpuHostAperture = UnmapCpuHostAperture;
+#endif
     return DxgkInitialize(DriverObject, RegistryPath, &Data);
 }
 
@@ -1262,8 +1322,21 @@ static BOOLEAN ReadPageTableEntry(HANDLE hAdapter, UINT SegmentId, UINT64 TableO
 }
 #endif
 
+#ifdef WITH_HOST_APERTURE
+static BOOLEAN ReadCpuHostAperturePage(HANDLE hAdapter, UINT SegmentId, UINT32 Page, UINT64 *MemoryPage) {
+    const ADAPTER *Adapter = (const ADAPTER *)hAdapter;
+    if (SegmentId != GPU_MEMORY_SEGMENT || Page >= GPU_WINDOW_PAGES || Adapter->Gpu.Window[Page] == 0) {
+        return FALSE;
+    }
+    *MemoryPage = Adapter->Gpu.Window[Page] - 1;
+    return TRUE;
+}
+#else
+#define ReadCpuHostAperturePage NULL
+#endif
+
 const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
-    static const VIDMM_GPU Gpu = {Run, Translate, ReadPageTableEntry, NULL, TRUE, 0};
+    static const VIDMM_GPU Gpu = {Run, Translate, ReadPageTableEntry, NULL, TRUE, 0, ReadCpuHostAperturePage};
     static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu, NULL, TRUE};
 #ifdef WITHOUT_GPU
     Interface.Gpu = NULL;

@@ -19,6 +19,12 @@
 #define GPU_SEGMENTS 2
 #endif
 
+#ifdef WITH_HOST_APERTURE
+/* The window of the CPU: pages of 64 KiB. */
+#define GPU_WINDOW_ADDRESS (3ull << 36)
+#define GPU_WINDOW_PAGES 64
+#endif
+
 /* Page tables: three levels of 512 entries of 8 bytes. */
 #define GPU_LEVELS 3
 #define GPU_LEVEL_BITS 9
@@ -97,6 +103,9 @@ typedef struct GPU_ENGINE {
 typedef struct GPU {
     HANDLE DeviceHandle;
     BOOLEAN IsAsleep; /* without power */
+#ifdef WITH_HOST_APERTURE
+    UINT64 Window[GPU_WINDOW_PAGES]; /* the page of memory that the CPU reaches, plus 1; 0 is none */
+#endif
 #ifdef WITH_THREAD
     KEVENT Interrupt; /* the hardware's; a thread of the driver waits for it */
     KEVENT IsTaken;

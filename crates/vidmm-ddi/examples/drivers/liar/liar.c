@@ -239,6 +239,9 @@ WRAPPED(GetStandardAllocationDriverData, "odd", (const HANDLE Adapter, DXGKARG_G
         (Adapter, Get))
 WRAPPED(SubmitCommand, "lie", (const HANDLE Adapter, const DXGKARG_SUBMITCOMMAND *Submit), (Adapter, Submit))
 WRAPPED(SubmitCommandVirtual, "lie", (const HANDLE Adapter, const DXGKARG_SUBMITCOMMANDVIRTUAL *Submit), (Adapter, Submit))
+WRAPPED(Present, "odd", (const HANDLE Context, DXGKARG_PRESENT *Present), (Context, Present))
+WRAPPED(CancelCommand, "lie", (const HANDLE Adapter, const DXGKARG_CANCELCOMMAND *Cancel), (Adapter, Cancel))
+WRAPPED(SetPowerComponentFState, "lie", (const HANDLE Adapter, UINT Component, UINT State), (Adapter, Component, State))
 WRAPPED(ResetFromTimeout, "lie", (const HANDLE Adapter), (Adapter))
 WRAPPED(RestartFromTimeout, "lie", (const HANDLE Adapter), (Adapter))
 
@@ -428,9 +431,25 @@ static NTSTATUS Patch(const HANDLE Adapter, const DXGKARG_PATCH *Patch) {
 
 /* ---- Interrupts and resets ---- */
 
+/* The function that looks at the interrupt: a driver may look in an answer about the last fence too. */
+static const char *g_Interrupted = "DxgkDdiInterruptRoutine";
+
+static NTSTATUS QueryCurrentFence(const HANDLE Adapter, DXGKARG_QUERYCURRENTFENCE *Query) {
+    BOOLEAN Lies = Draw("DxgkDdiQueryCurrentFence");
+    NTSTATUS Status;
+    g_Interrupted = "DxgkDdiQueryCurrentFence";
+    Status = g_Driver.DxgkDdiQueryCurrentFence(Adapter, Query);
+    g_Interrupted = "DxgkDdiInterruptRoutine";
+    if (Lies) {
+        Note("odd", "another fence");
+        Query->CurrentFence = (UINT)Garbage();
+    }
+    return Status;
+}
+
 static VOID NotifyInterrupt(const HANDLE DeviceHandle, const DXGKARGCB_NOTIFY_INTERRUPT_DATA *Data) {
     DXGKARGCB_NOTIFY_INTERRUPT_DATA Told = *Data;
-    if (!Draw("DxgkDdiInterruptRoutine")) {
+    if (!Draw(g_Interrupted)) {
         g_Dxgkrnl.DxgkCbNotifyInterrupt(DeviceHandle, Data);
         return;
     }
@@ -619,6 +638,10 @@ NTSTATUS InitializeWrapped(PDRIVER_OBJECT DriverObject, PUNICODE_STRING Registry
     WRAP(BuildPagingBuffer);
     WRAP(Render);
     WRAP(Patch);
+    WRAP(Present);
+    WRAP(CancelCommand);
+    WRAP(SetPowerComponentFState);
+    WRAP(QueryCurrentFence);
     WRAP(SubmitCommand);
     WRAP(SubmitCommandVirtual);
     WRAP(ResetEngine);

@@ -70,6 +70,19 @@ enum {
     BUG_USER_MEMORY_BELIEVED,      /* Render reads the user's memory without __try */
     BUG_RESOURCE_ANEW,             /* an allocation that is added to a resource gets a resource of its own */
     BUG_MISSED_FENCE,              /* QueryCurrentFence does not report an end whose interrupt was lost */
+    BUG_COMPONENT_STATES,          /* a power component has more states than there are */
+    BUG_COMPONENT_ACTIVE_INSIDE,   /* SetPowerComponentFState makes the component active */
+    BUG_COMPONENT_NOT_COMPLETED,   /* the end of a transition is not told */
+    BUG_COMPONENT_SLEEPS_ON,       /* the engine is not woken */
+    BUG_COMPONENT_FORGETS,         /* the registers of the engine are lost in its sleep */
+    BUG_REQUEST_OVERRUN,           /* PowerRuntimeControlRequest writes behind OutBufferSize */
+    BUG_CANCEL_FAILS,              /* CancelCommand fails */
+    BUG_CANCEL_LEAK,               /* CancelCommand leaves what the driver keeps for the DMA buffer */
+    BUG_PRESENT_UNLISTED,          /* Present leaves the destination out of its list */
+    BUG_PRESENT_TOO_FAR,           /* Present writes behind the end of the DMA buffer */
+    BUG_PRESENT_FROM_START,        /* Present begins again at the first rectangle when it goes on in another buffer */
+    BUG_PRESENT_NOT_PATCHED,       /* Patch leaves presentations alone */
+    BUG_USER_MEMORY_READ_TWICE,    /* Render checks the user's memory, and copies it afterwards */
     /* With WITH_KEPT_POINTERS=1: */
     BUG_PAGING_DATA_TOO_FAR,       /* pDmaBufferPrivateData of a paging buffer is set behind the end of the data */
     /* With WITH_QUEUE=1: */

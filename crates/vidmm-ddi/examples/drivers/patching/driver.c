@@ -111,6 +111,8 @@ static VOID Unload(VOID) {
 static NTSTATUS QuerySegments(SEGMENTS *Out) {
 #if defined(WITHOUT_MEMORY)
     Out->NbSegment = 1;
+#elif defined(WITH_MORE_MEMORY)
+    Out->NbSegment = 3;
 #elif defined(WITH_APERTURE)
     Out->NbSegment = 2;
 #else
@@ -146,6 +148,11 @@ static NTSTATUS QuerySegments(SEGMENTS *Out) {
         Memory[1].Size = GPU_APERTURE_BYTES;
         Memory[1].CommitLimit = GPU_APERTURE_BYTES;
 #endif
+#ifdef WITH_MORE_MEMORY
+        Memory[2].BaseAddress.QuadPart = GPU_MORE_MEMORY_BASE;
+        Memory[2].Size = GPU_MORE_MEMORY_BYTES;
+        Memory[2].CommitLimit = GPU_MORE_MEMORY_BYTES;
+#endif
     }
 #endif
     return STATUS_SUCCESS;
@@ -170,8 +177,15 @@ static NTSTATUS QueryAdapterInfo(const HANDLE hAdapter, const DXGKARG_QUERYADAPT
         Caps->SchedulingCaps.MultiEngineAware = 1;
         Caps->GpuEngineTopology.NbAsymetricProcessingNodes = 1;
         Caps->SupportPerEngineTDR = TRUE;
+        Caps->SupportRuntimePowerManagement = TRUE;
+        Caps->SchedulingCaps.CancelCommandAware = 1;
         return STATUS_SUCCESS;
     }
+    case DXGKQAITYPE_NUMPOWERCOMPONENTS:
+        *(UINT *)Query->pOutputData = 1;
+        return STATUS_SUCCESS;
+    case DXGKQAITYPE_POWERCOMPONENTINFO:
+        return DescribeComponent(Query);
     case QUERY_SEGMENTS:
         return QuerySegments((SEGMENTS *)Query->pOutputData);
     default:
@@ -263,6 +277,9 @@ static NTSTATUS CreateContext(const HANDLE hDevice, DXGKARG_CREATECONTEXT *Creat
 /* Bit 0 is segment 1. */
 static UINT SegmentSet(UINT Segments) {
     UINT Memory = GPU_MEMORY_SEGMENT != 0 && (Segments & 1) != 0 ? 1u << (GPU_MEMORY_SEGMENT + 31) % 32 : 0;
+#ifdef WITH_MORE_MEMORY
+    Memory |= (Segments & 1) != 0 ? 1u << (GPU_MORE_MEMORY_SEGMENT - 1) : 0;
+#endif
     return Memory | ((Segments & 2) != 0 ? 1u << (GPU_APERTURE_SEGMENT - 1) : 0);
 }
 
@@ -284,7 +301,12 @@ static NTSTATUS CreateOne(DXGK_ALLOCATIONINFO *Info) {
     Info->SupportedWriteSegmentSet = SegmentSet(Data->Segments);
     if (Data->Segments & 1) {
         Info->PreferredSegment.SegmentId0 = GPU_MEMORY_SEGMENT;
+#ifdef WITH_MORE_MEMORY
+        Info->PreferredSegment.SegmentId1 = GPU_MORE_MEMORY_SEGMENT;
+        Info->PreferredSegment.SegmentId2 = Data->Segments & 2 ? GPU_APERTURE_SEGMENT : 0;
+#else
         Info->PreferredSegment.SegmentId1 = Data->Segments & 2 ? GPU_APERTURE_SEGMENT : 0;
+#endif
     } else {
         Info->PreferredSegment.SegmentId0 = GPU_APERTURE_SEGMENT;
     }
@@ -487,6 +509,9 @@ static NTSTATUS SubmitCommand(const HANDLE hAdapter, const DXGKARG_SUBMITCOMMAND
     if (BUG(PAGING_HAS_DEVICE)) {
         Packet.FenceId += *(volatile UINT *)&((const CONTEXT *)Submit->hContext)->NodeOrdinal;
     }
+    if (!Submit->Flags.Paging && Submit->DmaBufferSubmissionEndOffset == ((RENDERED *)Submit->pDmaBufferPrivateData)->Size) {
+        FreeNotes((RENDERED *)Submit->pDmaBufferPrivateData);
+    }
     GpuSubmit(&Adapter->Gpu, &Packet);
     Adapter->LastSubmittedFenceId = Packet.FenceId;
     if (BUG(FORGED_AT_SUBMISSION)) {
@@ -620,6 +645,10 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
     Data.DxgkDdiCloseAllocation = CloseAllocation;
     Data.DxgkDdiBuildPagingBuffer = BuildPagingBuffer;
     Data.DxgkDdiRender = Render;
+    Data.DxgkDdiPresent = Present;
+    Data.DxgkDdiCancelCommand = CancelCommand;
+    Data.DxgkDdiSetPowerComponentFState = SetPowerComponentFState;
+    Data.DxgkDdiPowerRuntimeControlRequest = PowerRuntimeControlRequest;
     Data.DxgkDdiPatch = Patch;
     Data.DxgkDdiSubmitCommand = SubmitCommand;
     Data.DxgkDdiPreemptCommand = PreemptCommand;
@@ -674,7 +703,7 @@ static BOOLEAN ReadAperturePage(HANDLE hAdapter, UINT SegmentId, UINT64 Page, UI
 }
 
 const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
-    static const VIDMM_GPU Gpu = {Run, Translate, NULL, ReadAperturePage, FALSE, GPU_QUEUE};
+    static const VIDMM_GPU Gpu = {Run, Translate, NULL, ReadAperturePage, FALSE, GPU_QUEUE, NULL};
     static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu, NULL, FALSE};
 #ifdef WITHOUT_GPU
     Interface.Gpu = NULL;

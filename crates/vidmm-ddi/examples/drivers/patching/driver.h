@@ -24,6 +24,7 @@ typedef struct ADAPTER {
     DXGKRNL_INTERFACE Dxgkrnl;
     GPU Gpu;
     UINT PreemptionFenceId;
+    UINT SavedFenceId; /* the register of the engine that sleeps */
 #ifdef WITH_ONE_CONTEXT
     DEVICE OnlyDevice;
     CONTEXT OnlyContext;
@@ -49,6 +50,7 @@ typedef struct RENDERED {
     UINT Size;       /* bytes in the DMA buffer */
     VOID *DmaBuffer; /* where it begins */
     UINT64 Address;  /* and where it begins for the engine */
+    VOID *Notes;     /* pool of the driver's, until the hardware has the last part of the buffer; then NULL */
 } RENDERED;
 
 #define RENDERED_MAGIC 0x54524150 /* 'PART' */
@@ -69,6 +71,18 @@ typedef struct PAGING_DATA {
     UINT64 Address;
 } PAGING_DATA;
 #endif
+/* Notes the bytes of a filled DMA buffer; FALSE without memory. */
+BOOLEAN AddRendered(RENDERED *Rendered, VOID *DmaBuffer, UINT Size);
+VOID FreeNotes(RENDERED *Rendered);
+
+/* entries.c */
+NTSTATUS DescribeComponent(const DXGKARG_QUERYADAPTERINFO *Query);
+NTSTATUS SetPowerComponentFState(const HANDLE hAdapter, UINT ComponentIndex, UINT FState);
+NTSTATUS PowerRuntimeControlRequest(const HANDLE hAdapter, const GUID *PowerControlCode, PVOID InBuffer, SIZE_T InBufferSize,
+                                    PVOID OutBuffer, SIZE_T OutBufferSize, SIZE_T *BytesReturned);
+NTSTATUS CancelCommand(const HANDLE hAdapter, const DXGKARG_CANCELCOMMAND *Cancel);
+NTSTATUS Present(const HANDLE hContext, DXGKARG_PRESENT *Present);
+
 /* For mistakes: reports the end of a packet. */
 VOID ForgeEnd(ADAPTER *Adapter, UINT FenceId);
 

@@ -23,6 +23,11 @@ void GpuResetEngine(GPU *Gpu) {
     Gpu->Status = GPU_IDLE;
 }
 
+void GpuSleep(GPU *Gpu, BOOLEAN IsAsleep) {
+    Gpu->IsAsleep = IsAsleep;
+    Gpu->LastCompletedFenceId = 0;
+}
+
 void GpuReset(GPU *Gpu) {
     GpuStart(Gpu, Gpu->DeviceHandle);
 }
@@ -70,6 +75,13 @@ BOOLEAN GpuPlace(UINT64 Address, UINT *Segment, UINT64 *Offset) {
     if (Address >= GPU_APERTURE_BASE && Address - GPU_APERTURE_BASE < GPU_APERTURE_BYTES) {
         *Segment = GPU_APERTURE_SEGMENT;
         *Offset = Address - GPU_APERTURE_BASE;
+        return TRUE;
+    }
+#endif
+#ifdef WITH_MORE_MEMORY
+    if (Address >= GPU_MORE_MEMORY_BASE && Address - GPU_MORE_MEMORY_BASE < GPU_MORE_MEMORY_BYTES) {
+        *Segment = GPU_MORE_MEMORY_SEGMENT;
+        *Offset = Address - GPU_MORE_MEMORY_BASE;
         return TRUE;
     }
 #endif
@@ -165,7 +177,7 @@ static GPU_STATUS RunPacket(GPU *Gpu) {
 
 void GpuRun(GPU *Gpu) {
     UINT At;
-    if (Gpu->PacketCount == 0) {
+    if (Gpu->PacketCount == 0 || Gpu->IsAsleep) {
         return;
     }
     if (BUG(NEWEST_FIRST)) {

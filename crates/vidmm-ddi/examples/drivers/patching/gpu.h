@@ -33,6 +33,13 @@
 #define GPU_APERTURE_PAGES (16u << 10)
 #define GPU_APERTURE_BYTES ((UINT64)GPU_APERTURE_PAGES << 12)
 
+#ifdef WITH_MORE_MEMORY
+/* A second memory segment, behind the aperture. */
+#define GPU_MORE_MEMORY_SEGMENT (GPU_APERTURE_SEGMENT + 1)
+#define GPU_MORE_MEMORY_BASE (GPU_APERTURE_BASE + GPU_APERTURE_BYTES)
+#define GPU_MORE_MEMORY_BYTES (64ull << 20)
+#endif
+
 /* A command: its code, and four words. */
 typedef enum GPU_OPCODE {
     GPU_COPY = 1, /* from, to, bytes */
@@ -64,6 +71,7 @@ typedef enum GPU_STATUS {
 
 typedef struct GPU {
     HANDLE DeviceHandle;
+    BOOLEAN IsAsleep; /* the engine runs nothing */
     /* The queue, oldest first, and the packet that the engine ran last. */
     GPU_PACKET Packets[GPU_QUEUE];
     UINT PacketCount;
@@ -91,6 +99,8 @@ void GpuYield(GPU *Gpu);
 UINT GpuCurrentFenceId(const GPU *Gpu);
 /* Forgets the packets. */
 void GpuResetEngine(GPU *Gpu);
+/* Lets the engine sleep, or wakes the engine: either clears the registers. */
+void GpuSleep(GPU *Gpu, BOOLEAN IsAsleep);
 /* Forgets everything. */
 void GpuReset(GPU *Gpu);
 /* The page of system memory that a page of the aperture shows; FALSE if it shows none. */

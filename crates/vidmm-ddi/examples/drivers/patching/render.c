@@ -64,15 +64,20 @@ static VOID AddLocation(DXGKARG_RENDER *Render, UINT Number, UINT Start) {
     *Render->pPatchLocationListOut++ = Location;
 }
 
-/* Notes the translation of a call, and the place of the buffer: the buffer stays until the end of the last packet. */
-static VOID AddRendered(DXGKARG_RENDER *Render, UINT Size) {
-    RENDERED *Rendered = (RENDERED *)Render->pDmaBufferPrivateData;
+BOOLEAN AddRendered(RENDERED *Rendered, VOID *DmaBuffer, UINT Size) {
+    Rendered->Notes = ExAllocatePool2(POOL_FLAG_NON_PAGED, sizeof(UINT64), TAG);
     Rendered->Magic = RENDERED_MAGIC;
     Rendered->Size = Size;
-    Rendered->DmaBuffer = Render->pDmaBuffer;
-    Rendered->Address = (UINT64)MmGetPhysicalAddress(Render->pDmaBuffer).QuadPart;
-    Render->pDmaBufferPrivateData =
-        (BYTE *)(Rendered + 1) + (BUG(PRIVATE_DATA_TOO_FAR) ? Render->DmaBufferPrivateDataSize : 0);
+    Rendered->DmaBuffer = DmaBuffer;
+    Rendered->Address = (UINT64)MmGetPhysicalAddress(DmaBuffer).QuadPart;
+    return Rendered->Notes != NULL;
+}
+
+VOID FreeNotes(RENDERED *Rendered) {
+    if (Rendered->Notes != NULL) {
+        ExFreePoolWithTag(Rendered->Notes, TAG);
+        Rendered->Notes = NULL;
+    }
 }
 
 UINT RenderedSize(const VOID *PrivateData, UINT Size, const VOID *DmaBuffer, UINT64 Address) {
@@ -115,7 +120,11 @@ NTSTATUS TranslateCommands(const HANDLE hContext, DXGKARG_RENDER *Render) {
     if (BUG(STRUCT_OVERRUN)) {
         ((volatile BYTE *)(Render + 1))[3] = 0;
     }
-    AddRendered(Render, End - Start);
+    if (!AddRendered((RENDERED *)Render->pDmaBufferPrivateData, DmaBuffer, End - Start)) {
+        return STATUS_NO_MEMORY;
+    }
+    Render->pDmaBufferPrivateData = (BYTE *)Render->pDmaBufferPrivateData + sizeof(RENDERED) +
+                                    (BUG(PRIVATE_DATA_TOO_FAR) ? Render->DmaBufferPrivateDataSize : 0);
     g_LastRendered = DmaBuffer - (BUG(PARTS_IN_FIRST_BUFFER) ? Start : 0);
     RtlCopyMemory(DmaBuffer, (const BYTE *)Render->pCommand + Start, End - Start);
     if (BUG(COMMAND_GARBLED) && End - Start >= 32) {
@@ -147,7 +156,7 @@ NTSTATUS Patch(const HANDLE hAdapter, const DXGKARG_PATCH *Patch) {
     if (BUG(PATCH_LOOKS_AT_CONTEXT)) {
         First += *(volatile UINT *)&((const CONTEXT *)Patch->hContext)->NodeOrdinal;
     }
-    if (Patch->Flags.Paging) {
+    if (Patch->Flags.Paging || (BUG(PRESENT_NOT_PATCHED) && Patch->Flags.Present)) {
         /* A paging buffer has no context, and no address to patch. */
         return STATUS_SUCCESS;
     }

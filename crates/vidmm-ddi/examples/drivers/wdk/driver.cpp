@@ -405,9 +405,9 @@ static BOOLEAN ReadAperturePage(HANDLE hAdapter, UINT segmentId, UINT64 page, UI
 
 extern "C" const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
 #ifdef WITH_GPU_MMU
-    static const VIDMM_GPU gpu = {Run, Translate, ReadPageTableEntry, nullptr, FALSE, RING_SIZE};
+    static const VIDMM_GPU gpu = {Run, Translate, ReadPageTableEntry, nullptr, FALSE, RING_SIZE, nullptr};
 #else
-    static const VIDMM_GPU gpu = {Run, Translate, nullptr, ReadAperturePage, FALSE, RING_SIZE};
+    static const VIDMM_GPU gpu = {Run, Translate, nullptr, ReadAperturePage, FALSE, RING_SIZE, nullptr};
 #endif
     static const VIDMM_TEST_INTERFACE testInterface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &gpu, nullptr, FALSE};
     return &testInterface;

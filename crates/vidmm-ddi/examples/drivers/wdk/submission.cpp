@@ -13,33 +13,38 @@ static void WriteAddress(BYTE *at, const DXGK_ALLOCATIONLIST &element, UINT offs
     RtlCopyMemory(at, &address, sizeof(address));
 }
 
-// The command and its list are memory of the user, which may go at any time.
+// The command and its list are memory of the user, which may change or go at any time: each byte is read once, and the copies are
+// checked where they are to stay.
 _Use_decl_annotations_
 NTSTATUS DdiRender(IN_CONST_HANDLE hContext, INOUT_PDXGKARG_RENDER pRender) {
     UNREFERENCED_PARAMETER(hContext);
     auto *dmaBuffer = static_cast<BYTE *>(pRender->pDmaBuffer);
+    D3DDDI_PATCHLOCATIONLIST *list = pRender->pPatchLocationListOut;
+    if (pRender->DmaSize < pRender->CommandLength || pRender->PatchLocationListOutSize < pRender->PatchLocationListInSize) {
+        return STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER;
+    }
     __try {
         ProbeForRead(pRender->pCommand, pRender->CommandLength, 1);
-        NTSTATUS status = CheckCommands(pRender, 1u << 24, SizeOf);
-        if (!NT_SUCCESS(status)) {
-            return status;
-        }
-        if (pRender->DmaSize < pRender->CommandLength || pRender->PatchLocationListOutSize < pRender->PatchLocationListInSize) {
-            return STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER;
-        }
         RtlCopyMemory(dmaBuffer, pRender->pCommand, pRender->CommandLength);
-        for (UINT at = 0; at < pRender->PatchLocationListInSize; at++) {
-            const D3DDDI_PATCHLOCATIONLIST &location = pRender->pPatchLocationListIn[at];
-            const DXGK_ALLOCATIONLIST &element = pRender->pAllocationList[location.AllocationIndex];
-            if (element.hDeviceSpecificAllocation != nullptr) {
-                WriteAddress(dmaBuffer + location.PatchOffset, element, location.AllocationOffset);
-            }
-            *pRender->pPatchLocationListOut++ = location;
-        }
+        RtlCopyMemory(list, pRender->pPatchLocationListIn, pRender->PatchLocationListInSize * sizeof(*list));
     }
     __except (EXCEPTION_EXECUTE_HANDLER) {
         return STATUS_INVALID_PARAMETER;
     }
+    DXGKARG_RENDER copied = *pRender;
+    copied.pCommand = dmaBuffer;
+    copied.pPatchLocationListIn = list;
+    NTSTATUS status = CheckCommands(&copied, 1u << 24, SizeOf);
+    if (!NT_SUCCESS(status)) {
+        return status;
+    }
+    for (UINT at = 0; at < pRender->PatchLocationListInSize; at++) {
+        const DXGK_ALLOCATIONLIST &element = pRender->pAllocationList[list[at].AllocationIndex];
+        if (element.hDeviceSpecificAllocation != nullptr) {
+            WriteAddress(dmaBuffer + list[at].PatchOffset, element, list[at].AllocationOffset);
+        }
+    }
+    pRender->pPatchLocationListOut = list + pRender->PatchLocationListInSize;
     auto *data = static_cast<DmaBufferData *>(pRender->pDmaBufferPrivateData);
     data->DmaBuffer = dmaBuffer;
     data->Address = MmGetPhysicalAddress(dmaBuffer);
