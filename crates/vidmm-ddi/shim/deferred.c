@@ -215,6 +215,10 @@ BOOLEAN VidmmRunOne(void) {
 }
 
 void VidmmEndCall(BOOLEAN IsOutermost) {
+BOOLEAN VidmmHasDeferredLocked(void) {
+    return !IsListEmpty(&g_Dpcs) || !IsListEmpty(&g_WorkItems);
+}
+
     g_VidmmIrql = PASSIVE_LEVEL;
     VidmmRunDpcs();
     while (IsOutermost && VidmmRunOne()) {

@@ -295,14 +295,16 @@ static NTSTATUS Take(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType) {
 }
 
 /* Lets other threads run until one tells of an event, for a millisecond at most: deferred work may be queued meanwhile. */
-static BOOLEAN HasChanged(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType) {
+static BOOLEAN HasChanged(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType, UINT64 WaitsUntil) {
     struct timespec Until = RealTimeIn(1000000);
     BOOLEAN Changed;
     pthread_mutex_lock(&g_VidmmLock);
     Changed = VidmmHasSignalsLocked(Count, Objects, WaitType) ||
               pthread_cond_timedwait(&g_VidmmChanged, &g_VidmmLock, &Until) != ETIMEDOUT;
+    VidmmBeginWaitLocked(Count, Objects, WaitType, WaitsUntil);
     pthread_mutex_unlock(&g_VidmmLock);
     return Changed;
+    VidmmEndWaitLocked();
 }
 
 /* In units of 100 ns: a relative time is negative. */
@@ -341,7 +343,7 @@ static NTSTATUS Wait(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType, PLARGE_IN
         if (Units == 0 || (HasThreads && Timeout != NULL && IsPast(&RealUntil))) {
             return STATUS_TIMEOUT;
         }
-        if (VidmmRunOne() || (HasThreads && (HasChanged(Count, Objects, WaitType) || VidmmIsOwnThread()))) {
+        if (VidmmRunOne() || (HasThreads && (HasChanged(Count, Objects, WaitType, Until) || VidmmIsOwnThread()))) {
             continue;
         }
         if (Until > Now && VidmmFireTimer(Until == UINT64_MAX ? UINT64_MAX : Until - Now)) {

@@ -208,7 +208,7 @@ EXPORT const VIDMM_SHIM *VidmmConnect(const VIDMM_HOST *Host) {
                                     VidmmMapRegisters,  VidmmSetMachine,       SetLastWords,     VidmmSetHeldLocks,
                                     VidmmReportLeaks,   VidmmStepThreads,
                                     VidmmGuardedCopy,   VidmmPauseInCallbacks, TakeDeepest,      VidmmVanishedCopy,
-                                    VidmmNewMdlMemory,  VidmmHideMdlMemory,    VidmmFreeMdlMemory};
+                                    VidmmNewMdlMemory,  VidmmHideMdlMemory,    VidmmFreeMdlMemory, VidmmThreadsAreIdle};
     if (Host->Version != VIDMM_HOST_VERSION) {
         return NULL;
     }

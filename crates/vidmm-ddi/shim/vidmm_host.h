@@ -7,7 +7,7 @@
 #include "dispmprt.h"
 #include "vidmm_test.h"
 
-#define VIDMM_HOST_VERSION 8
+#define VIDMM_HOST_VERSION 9
 
 /* vidmm's functions. */
 typedef struct _VIDMM_HOST {
@@ -96,6 +96,8 @@ typedef struct _VIDMM_SHIM {
     VOID *(*NewMdlMemory)(SIZE_T Size);
     VOID (*HideMdlMemory)(VOID *Address);
     VOID (*FreeMdlMemory)(VOID);
+    /* Whether each thread of the driver waits, without a limit, for events that are not set, and nothing is deferred. */
+    BOOLEAN (*ThreadsAreIdle)(VOID);
 } VIDMM_SHIM;
 
 EXTERN_C_START

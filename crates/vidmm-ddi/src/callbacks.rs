@@ -255,6 +255,7 @@ unsafe extern "C" fn notify_interrupt(handle: HANDLE, data: *const DXGKARGCB_NOT
         with(handle, (), |adapter| {
             let function = adapter.progress().running().map_or("no call", |running| running.function);
             adapter.owes.set(Owes::QueueDpc);
+            adapter.take_reports_of_threads();
             adapter.note(notification, function);
         });
     } else {

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
-use std::time::Duration;
 
 use vidmm::contract::{
     EngineFence, KmdAllocationHandle, NotifyInterrupt, Packet, PageFaultFlags, ResetEngineError, RestartError,
@@ -23,9 +22,6 @@ use crate::reports::{report, report_stray};
 use crate::targets::Work;
 use crate::timeouts::{Timeout, collect_dbg_info, query_current_fence, query_engine_status};
 use crate::user_work;
-
-/// A thread of the driver's reports what has happened in this time.
-const THREADS_REPORT_IN: Duration = Duration::from_secs(1);
 
 /// Behind every so many packets the driver is asked for the last fence, and an interrupt is lost.
 const ASKED_EACH: u64 = 16;
@@ -112,6 +108,7 @@ impl DdiGpu {
     fn run(&mut self, ordinal: usize, ended_at: Nanoseconds, events: &mut Vec<GpuEvent>) {
         let Some(first) = self.engines[ordinal].queue.front() else { return };
         let (fence, is_told) = (first.packet.signal, first.is_reported);
+        let yields = self.must_yield(ordinal);
         if is_given_up(&self.adapter, &first.packet) {
             self.complete(ordinal, ended_at, events);
             return;
@@ -129,8 +126,11 @@ impl DdiGpu {
         }
         events.append(&mut self.adapter.kernel_events.borrow_mut());
         // A thread of the driver's may be about to report: decisions are to depend on what it tells, and not on when.
-        let is_told = is_told || self.adapter.notifications.borrow().len() > self.judged;
-        self.adapter.take_reports_of_threads(if is_told { Duration::ZERO } else { THREADS_REPORT_IN });
+        self.adapter.wait_for_threads(|| {
+            let has_ended = is_told || self.has_told_end(fence);
+            self.has_told(|told| matches!(told, Notification::Faulted { .. }))
+                || has_ended && (!yields || self.has_told_yield(fence.engine))
+        });
         self.take_reports(Some(ordinal), ended_at);
         self.adapter.targets.end();
         events.extend(
@@ -153,6 +153,27 @@ impl DdiGpu {
         }
     }
 
+    /// Whether a report of the driver that is not judged yet is such a one.
+    fn has_told(&self, is_it: impl Fn(&Notification) -> bool) -> bool {
+        self.adapter.notifications.borrow()[self.judged..].iter().any(|(told, _)| is_it(told))
+    }
+
+    fn has_told_end(&self, of: EngineFence) -> bool {
+        let of = (of.engine, of.fence_id as u32);
+        self.has_told(|told| matches!(*told, Notification::Completed { node_ordinal, fence_id } if (node_ordinal, fence_id) == of))
+    }
+
+    fn has_told_yield(&self, engine: u32) -> bool {
+        self.has_told(|told| matches!(*told, Notification::Preempted { node_ordinal, .. } if node_ordinal == engine))
+    }
+
+    /// Whether the driver is to report that it yields the engine behind the packet that runs.
+    fn must_yield(&self, ordinal: usize) -> bool {
+        let engine = &self.engines[ordinal];
+        let is_asked = engine.preemption.is_some() && engine.yielded.is_none();
+        is_asked && self.adapter.ddi().DxgkDdiPreemptCommand.is_some()
+    }
+
     /// Whether the driver is asked for the last fence behind the packet that is about to run; the packet's interrupt is lost in half of
     /// these cases. The report of a yield comes by an interrupt that no question stands for.
     fn is_asked_for_fence(&mut self, ordinal: usize, is_told: bool) -> bool {
@@ -170,7 +191,6 @@ impl DdiGpu {
     /// the end meanwhile (DRV-13). Else the interrupt comes after all.
     fn ask_for_fence(&self, ran: EngineFence) {
         let interrupts = self.adapter.interrupts.take();
-        let told = self.adapter.notifications.borrow().len();
         let last = query_current_fence(&self.adapter, ran.engine);
         if self.adapter.has_faulted.get() {
             return;
@@ -181,8 +201,12 @@ impl DdiGpu {
             let message = format!("DxgkDdiQueryCurrentFence names {}, and {ended} has ended last", name(last));
             report("DDI-CURRENT-FENCE", message);
         }
+        // A thread may have reported the end before the question: then the question finds nothing to report.
+        self.adapter.look_at_threads();
         if let Interrupts::Lost(message_number) = interrupts
-            && self.adapter.notifications.borrow().len() == told
+            && !self.has_told(
+                |told| matches!(*told, Notification::Completed { node_ordinal, .. } if node_ordinal == ran.engine),
+            )
         {
             let message = "DxgkDdiQueryCurrentFence has not reported the end (DRV-13)";
             report("DDI-CURRENT-FENCE", format!("the interrupt of {ended} was lost, and {message}"));
@@ -193,7 +217,7 @@ impl DdiGpu {
     /// Says what the model is about to run.
     fn begin_work(&self, engine: u32, submission: Option<Submission>, buffer: Option<usize>) {
         let process = submission.and_then(|of| self.adapter.process_of.borrow().get(&of.context).copied());
-        let work = process.map(|process| Work { engine, process });
+        let work = process.map(|process| Work { engine: fence.engine, process });
         match buffer.filter(|_| submission.is_some_and(|submission| submission.paging)) {
             Some(buffer) => self.adapter.targets.begin_paging(work, &self.adapter.dma.effects(buffer)),
             None => self.adapter.targets.begin_user_work(work),
@@ -202,6 +226,7 @@ impl DdiGpu {
 
     /// Judges new reports of the driver, from any call (DRV-09). `running` is the engine whose packet the model runs.
     fn take_reports(&mut self, running: Option<usize>, now: Nanoseconds) {
+        self.adapter.look_at_threads();
         let told = self.adapter.notifications.borrow()[self.judged..].to_vec();
         for (notification, function) in told {
             let index = self.judged;
@@ -424,9 +449,9 @@ impl Gpu for DdiGpu {
             let asked = &self.engines[engine as usize];
             // An engine that has faulted runs nothing either: its driver may answer at once.
             let runs = asked.begun_at.is_some() && !asked.is_stopped;
-            let is_told = self.adapter.notifications.borrow().len() > self.judged;
-            let waits = !runs && !is_told && self.adapter.ddi().DxgkDdiPreemptCommand.is_some();
-            self.adapter.take_reports_of_threads(if waits { THREADS_REPORT_IN } else { Duration::ZERO });
+            if !runs && self.must_yield(engine as usize) {
+                self.adapter.wait_for_threads(|| self.has_told_yield(engine));
+            }
             self.take_reports(None, now);
             self.yield_engine(engine as usize, now);
         }

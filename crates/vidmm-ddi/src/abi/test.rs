@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub const VIDMM_HOST_VERSION: u32 = 8;
+pub const VIDMM_HOST_VERSION: u32 = 9;
 pub const VIDMM_TEST_INTERFACE_VERSION: u32 = 5;
 
 /// The driver's stack is measured.
@@ -106,4 +106,5 @@ pub struct VIDMM_SHIM {
     pub NewMdlMemory: unsafe extern "C" fn(usize) -> *mut c_void,
     pub HideMdlMemory: unsafe extern "C" fn(*mut c_void),
     pub FreeMdlMemory: unsafe extern "C" fn(),
+    pub ThreadsAreIdle: unsafe extern "C" fn() -> BOOLEAN,
 }

@@ -24,6 +24,11 @@ typedef struct ADAPTER {
     DXGKRNL_INTERFACE Dxgkrnl;
     GPU Gpu;
     UINT PreemptionFenceId;
+#ifdef WITH_REPORTER
+    KEVENT Wake;
+    PVOID Reporter;
+    volatile BOOLEAN IsStopping;
+#endif
 #ifdef WITH_ONE_CONTEXT
     DEVICE OnlyDevice;
     CONTEXT OnlyContext;
