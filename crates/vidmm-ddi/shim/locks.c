@@ -222,6 +222,7 @@ LONG KeSetEvent(PKEVENT Event, LONG Increment, BOOLEAN Wait) {
     LONG Before;
     (void)Increment;
     (void)Wait;
+    VidmmCheckIrql("KeSetEvent", DISPATCH_LEVEL);
     VidmmYield();
     pthread_mutex_lock(&g_VidmmLock);
     Before = Event->Signaled;
@@ -232,6 +233,7 @@ LONG KeSetEvent(PKEVENT Event, LONG Increment, BOOLEAN Wait) {
 }
 
 VOID KeClearEvent(PKEVENT Event) {
+    VidmmCheckIrql("KeClearEvent", DISPATCH_LEVEL);
     pthread_mutex_lock(&g_VidmmLock);
     Event->Signaled = 0;
     pthread_mutex_unlock(&g_VidmmLock);
@@ -299,12 +301,12 @@ static BOOLEAN HasChanged(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType, UINT
     struct timespec Until = RealTimeIn(1000000);
     BOOLEAN Changed;
     pthread_mutex_lock(&g_VidmmLock);
+    VidmmBeginWaitLocked(Count, Objects, WaitType, WaitsUntil);
     Changed = VidmmHasSignalsLocked(Count, Objects, WaitType) ||
               pthread_cond_timedwait(&g_VidmmChanged, &g_VidmmLock, &Until) != ETIMEDOUT;
-    VidmmBeginWaitLocked(Count, Objects, WaitType, WaitsUntil);
+    VidmmEndWaitLocked();
     pthread_mutex_unlock(&g_VidmmLock);
     return Changed;
-    VidmmEndWaitLocked();
 }
 
 /* In units of 100 ns: a relative time is negative. */

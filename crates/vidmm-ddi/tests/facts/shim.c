@@ -496,6 +496,27 @@ static void TextsEndInsideOfTheirBuffers(void) {
     CHECK(RtlStringCchCatW(Room, 3, Wide) == STATUS_BUFFER_OVERFLOW);
 }
 
+/* The functions whose highest level is below that of the interrupt. */
+static void EventsAndObjectsAreForLowLevels(void) {
+    KIRQL Irql;
+    KEVENT Event;
+    KeInitializeEvent(&Event, NotificationEvent, FALSE);
+    g_Reports[0] = 0;
+    KeRaiseIrql(DISPATCH_LEVEL, &Irql);
+    KeSetEvent(&Event, IO_NO_INCREMENT, FALSE);
+    KeClearEvent(&Event);
+    CHECK(g_Reports[0] == 0);
+    ZwClose(NULL);
+    CHECK(strcmp(g_Reports, "SHIM-IRQL ") == 0);
+    KeLowerIrql(Irql);
+    KeRaiseIrql(DIRQL, &Irql);
+    KeSetEvent(&Event, IO_NO_INCREMENT, FALSE);
+    KeClearEvent(&Event);
+    CHECK(strcmp(g_Reports, "SHIM-IRQL SHIM-IRQL SHIM-IRQL ") == 0);
+    KeLowerIrql(Irql);
+    g_Reports[0] = 0;
+}
+
 int main(void) {
     VIDMM_HOST Host;
     RtlZeroMemory(&Host, sizeof(Host));
@@ -520,5 +541,6 @@ int main(void) {
     StackIsMeasuredWithoutCallbacks();
     NumbersThatDoNotFitAreSaid();
     TextsEndInsideOfTheirBuffers();
+    EventsAndObjectsAreForLowLevels();
     return 0;
 }
