@@ -136,6 +136,8 @@ pub(crate) struct Adapter {
     pub has_faulted: Cell<bool>,
     /// The driver resets single engines (FLT-20).
     pub resets_engines: Cell<bool>,
+    /// The set of the segments that the manager does not know of, and the driver reports: the driver may name the segments.
+    pub hidden_segments: Cell<u32>,
     /// Whether engines use physical addresses.
     pub is_physical: Cell<bool>,
     /// Whether Patch is called for paging buffers too: documents disagree (DRV-01).
@@ -260,6 +262,7 @@ impl Adapter {
             losses_of_power: Cell::default(),
             has_faulted: Cell::new(false),
             resets_engines: Cell::new(false),
+            hidden_segments: Cell::new(0),
             is_physical: Cell::new(false),
             patches_paging: Cell::new(seed % 2 == 1),
             targets: Targets::default(),
@@ -477,9 +480,6 @@ impl Adapter {
         if dpc_is_queued {
             self.dpc_is_queued.set(true);
             self.run_dpc();
-        }
-    }
-
             self.take_reports_of_threads();
         }
         dpc_is_queued
@@ -492,6 +492,9 @@ impl Adapter {
                 self.look_at_threads();
                 is_told()
             });
+        }
+    }
+
     /// Lets the driver's threads go on until `is_over`, or until the threads do nothing more. Threads in turns have run already until each
     /// waits: time may pass.
     fn step_threads(&self, is_over: impl Fn() -> bool) {
@@ -501,9 +504,6 @@ impl Adapter {
             let has_run = unsafe { (self.driver.shim().StepThreads)(THREADS_RUN_FOR.as_nanos() as u64) };
             steps = if has_run != 0 { steps - 1 } else { 0 };
         }
-    }
-
-    fn run_dpc(&self) {
         let (begun, address) = (Instant::now(), std::ptr::from_ref(self).addr());
         while self.is_racing && !is_over() && begun.elapsed() < THREADS_RACE_FOR {
             // SAFETY: the function has no arguments.
@@ -514,6 +514,9 @@ impl Adapter {
             }
             inbox::wait(address, LOOK_EACH);
         }
+    }
+
+    fn run_dpc(&self) {
         if let (true, Some(dpc)) = (self.dpc_is_queued.take(), self.ddi().DxgkDdiDpcRoutine) {
             // SAFETY: the context is what AddDevice returned.
             self.call(Entry::DxgkDdiDpcRoutine, DISPATCH_LEVEL, || unsafe { dpc(self.handle()) });

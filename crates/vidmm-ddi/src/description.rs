@@ -232,7 +232,7 @@ pub(crate) struct Sizes {
 /// # Errors
 ///
 /// If the driver has less memory than the run asks for: the name of the lack.
-pub(crate) fn shrink(info: &mut AdapterInfo, sizes: Sizes) -> Result<(), String> {
+pub(crate) fn shrink(adapter: &Adapter, info: &mut AdapterInfo, sizes: Sizes) -> Result<(), String> {
     let fit = |info: &mut AdapterInfo, is_aperture: bool, size: u64, name: &str| {
         let is_kind = |segment: &&mut SegmentDescriptor| segment.flags.contains(SegmentFlags::APERTURE) == is_aperture;
         let Some(segment) = info.segments.iter_mut().find(is_kind) else {
@@ -250,6 +250,7 @@ pub(crate) fn shrink(info: &mut AdapterInfo, sizes: Sizes) -> Result<(), String>
     }
     fit(info, true, sizes.aperture, "aperture segment")?;
     let slots = info.patching.max_allocation_list_slot_id;
+        adapter.hidden_segments.set(1 << info.segments.len());
     if info.addressing_model == AddressingModel::Physical && slots < sizes.slots {
         return Err(format!("more slots than the driver's {slots} (U-44)"));
     }

@@ -132,7 +132,7 @@ pub const RULES: [(&str, &str); 88] = [
 /// The first fact that a text begins to tell of, as in `BPB-05, U-10: the driver ...`, and the text from there on.
 fn fact_in(text: &str) -> Option<(&str, &str)> {
     let starts = text.char_indices().filter(|&(at, _)| at == 0 || text[..at].ends_with([' ', '('])).map(|(at, _)| at);
-    starts.map(|at| &text[at..]).find_map(|rest| {
+    starts.map(|at| &text[at..at + end_of_parentheses(&text[at..])]).find_map(|rest| {
         let (word, _) = rest.split_once([':', ','])?;
         let (family, number) = word.split_once('-')?;
         let is_fact = family.len() == 3
@@ -167,6 +167,16 @@ impl Found {
     /// The finding of a world or of a scenario. The fact that the text names is the rule: that an adapter is in error, or that a step
     /// was answered otherwise than it expects, only follows from it.
     pub fn of_finding(finding: &StepFinding) -> Self {
+/// Where the parentheses end in which a text begins; its length if it begins in none.
+fn end_of_parentheses(text: &str) -> usize {
+    let mut open = 0;
+    let ends = |byte: u8| {
+        open += i64::from(byte == b'(') - i64::from(byte == b')');
+        open < 0
+    };
+    text.bytes().position(ends).unwrap_or(text.len())
+}
+
         let problem = finding.problem.as_str();
         let follows = matches!(finding.rule, None | Some("I12"));
         match fact_in(problem).filter(|_| follows) {
@@ -362,10 +372,9 @@ mod tests {
         let told = "BPB-05, U-10: the driver wrote nothing";
         assert_eq!(fact_in(told), Some(("BPB-05", told)));
         assert_eq!(fact_in(&format!("the adapter is in error: {told}")), Some(("BPB-05", told)));
-        assert_eq!(
-            fact_in("it was refused: violation (CRE-03: a size of 0)"),
-            Some(("CRE-03", "CRE-03: a size of 0)"))
-        );
+        assert_eq!(fact_in("it was refused: violation (CRE-03: a size of 0)"), Some(("CRE-03", "CRE-03: a size of 0")));
+        let told = "FLT-30: the driver did not return (a reset)";
+        assert_eq!(fact_in(&format!("it is in error ({told})")), Some(("FLT-30", told)));
         assert_eq!(fact_in("the answer was ok (at 0x10), but `busy` was expected (RES-80)"), None);
     }
 }
