@@ -460,8 +460,11 @@ impl Gpu for DdiGpu {
     fn reset_engine(&mut self, now: Nanoseconds, engine: u32) {
         self.adapter.set_time(now);
         self.begin(now);
-        let (Some(reset), Some(own)) = (self.adapter.ddi().DxgkDdiResetEngine, self.engines.get_mut(engine as usize))
-        else {
+        let reset = self.adapter.ddi().DxgkDdiResetEngine.filter(|_| self.adapter.resets_engines.get());
+        let (Some(reset), Some(own)) = (reset, self.engines.get_mut(engine as usize)) else {
+            // A driver that resets no single engine has its adapter reset (FLT-20).
+            let result = Err(ResetEngineError);
+            self.answers.push((now, GpuEvent::EngineReset { engine, result, returned: Vec::new(), at: now }));
             return;
         };
         query_engine_status(&self.adapter, engine);
@@ -503,7 +506,13 @@ impl Gpu for DdiGpu {
 
     fn reset_from_timeout(&mut self, now: Nanoseconds) {
         self.adapter.set_time(now);
-        let Some(reset) = self.adapter.ddi().DxgkDdiResetFromTimeout else { return };
+        let Some(reset) = self.adapter.ddi().DxgkDdiResetFromTimeout else {
+            return report(
+                "FLT-32",
+                "the adapter is to be reset, and the driver's table lacks DxgkDdiResetFromTimeout",
+            );
+        };
+        self.take_reports(None, now);
         collect_dbg_info(&self.adapter, Timeout::Adapter);
         // SAFETY: the context is what AddDevice returned.
         let status = self
@@ -528,7 +537,9 @@ impl Gpu for DdiGpu {
     }
 
     fn restart_from_timeout(&mut self, now: Nanoseconds) {
-        let Some(restart) = self.adapter.ddi().DxgkDdiRestartFromTimeout else { return };
+        let Some(restart) = self.adapter.ddi().DxgkDdiRestartFromTimeout else {
+            return report("FLT-32", "the adapter was reset, and the driver's table lacks DxgkDdiRestartFromTimeout");
+        };
         // SAFETY: the context is what AddDevice returned.
         let status = self
             .adapter
