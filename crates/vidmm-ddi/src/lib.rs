@@ -31,6 +31,7 @@ mod callbacks;
 mod segments;
 mod description;
 mod user_work;
+mod wrong_lists;
 mod payload;
 mod building;
 mod allocation_info;

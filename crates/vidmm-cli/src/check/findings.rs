@@ -42,7 +42,10 @@ pub const RULES: [(&str, &str); 88] = [
     ("GVA-30", "UPDATE_PAGE_TABLE: each entry, and those beside them"),
     ("GVA-34", "FLUSH_TLB: success without a command, or the range"),
     ("NTF-02", "NOTIFY_ALLOC: content is plain before it is evicted from system memory"),
-    ("PAT-10", "DxgkDdiPatch: each address of the part that is submitted"),
+    (
+        "PAT-10",
+        "DxgkDdiRender refuses addresses of the user's choice; DxgkDdiPatch: each address of the part that is submitted",
+    ),
     ("PAT-12", "DxgkDdiRender: the status of a refusal, and progress where a DMA buffer is full"),
     ("PAT-14", "DxgkDdiRender writes the addresses that are known, and lists every reference"),
     ("PAT-15", "DxgkDdiPatch does not fail"),
