@@ -115,7 +115,7 @@ impl DdiGpu {
         }
         self.adapter.has_faulted.set(false);
         let buffer = first.buffer;
-        self.begin_work(fence.engine, Submission::decode(&first.packet.preamble), buffer);
+        self.begin_work(fence, Submission::decode(&first.packet.preamble), buffer);
         let is_asked = self.is_asked_for_fence(ordinal, is_told);
         if let Some(run) = self.adapter.driver().gpu().and_then(|gpu| gpu.Run) {
             // SAFETY: the context is what AddDevice returned.
@@ -215,11 +215,11 @@ impl DdiGpu {
     }
 
     /// Says what the model is about to run.
-    fn begin_work(&self, engine: u32, submission: Option<Submission>, buffer: Option<usize>) {
+    fn begin_work(&self, fence: EngineFence, submission: Option<Submission>, buffer: Option<usize>) {
         let process = submission.and_then(|of| self.adapter.process_of.borrow().get(&of.context).copied());
         let work = process.map(|process| Work { engine: fence.engine, process });
         match buffer.filter(|_| submission.is_some_and(|submission| submission.paging)) {
-            Some(buffer) => self.adapter.targets.begin_paging(work, &self.adapter.dma.effects(buffer)),
+            Some(buffer) => self.adapter.targets.begin_paging(fence, work, &self.adapter.dma.effects(buffer)),
             None => self.adapter.targets.begin_user_work(work),
         }
     }
@@ -295,9 +295,9 @@ impl DdiGpu {
             && is_paging
         {
             let address = fault.faulted_virtual_address.0;
-            if let Some(kind) = self.adapter.targets.culprit_of_fault(address) {
-                let message = format!("{kind} accesses {address:#x}, outside of the addresses of the operation");
-                report_stray(kind.fact(), message);
+            if let Some(culprit) = self.adapter.targets.culprit_of_fault(address) {
+                let message = format!("{culprit} accesses {address:#x}, outside of the addresses of the operation");
+                report_stray(culprit.kind.fact(), message);
             } else if let Some(place) = self.adapter.targets.place_of(address) {
                 let (segment, offset) = to_driver(place);
                 let message =
