@@ -52,6 +52,9 @@ pub(crate) fn describe(adapter: &Adapter) -> Result<AdapterInfo, String> {
         check_table(adapter)?;
     }
     let Segments { mut descriptors, paging_buffer, bank_range_table } = segments(adapter)?;
+    if paging_buffer.size == 0 {
+        remark("SEG-35", "PagingBufferSize is 0: a paging buffer has no room for a command");
+    }
     adapter.paging_private_size.set(paging_buffer.private_data_size as usize);
     read_limits(&mut descriptors);
     if !is_physical {
@@ -247,10 +250,10 @@ pub(crate) fn shrink(adapter: &Adapter, info: &mut AdapterInfo, sizes: Sizes) ->
     fit(info, false, sizes.local, "local memory")?;
     if sizes.aperture == 0 && may_leave_out_aperture(info) {
         info.segments.pop();
+        adapter.hidden_segments.set(1 << info.segments.len());
     }
     fit(info, true, sizes.aperture, "aperture segment")?;
     let slots = info.patching.max_allocation_list_slot_id;
-        adapter.hidden_segments.set(1 << info.segments.len());
     if info.addressing_model == AddressingModel::Physical && slots < sizes.slots {
         return Err(format!("more slots than the driver's {slots} (U-44)"));
     }

@@ -26,7 +26,7 @@ pub struct Found {
 }
 
 /// The rules that are checked, and what each is about. The numbers of facts are explained in `docs/reference/facts.md`.
-pub const RULES: [(&str, &str); 88] = [
+pub const RULES: [(&str, &str); 89] = [
     ("BPB-01", "an answer to BuildPagingBuffer that no document allows"),
     ("BPB-02", "pDmaBuffer and the bytes written: packed, inside of the buffer"),
     ("BPB-05", "a new buffer is asked for without progress in the last one"),
@@ -58,6 +58,7 @@ pub const RULES: [(&str, &str); 88] = [
     ("CRE-03", "what the driver decides about an allocation: size, alignment, segments"),
     ("DRV-04", "a remark: a commit limit of 0"),
     ("DRV-05", "a remark: MaxAllocationListSlotId of 0"),
+    ("SEG-35", "a remark: PagingBufferSize of 0"),
     ("DRV-08", "a remark: segments with one BaseAddress"),
     ("DRV-12", "DxgkDdiRender fails where the user's memory has vanished"),
     ("SHIM-MDL", "the pages of an MDL are unmapped and unlocked once"),
@@ -132,18 +133,48 @@ pub const RULES: [(&str, &str); 88] = [
     ("SHIM-WORK-ITEM", "work items are queued once, and freed when they have run"),
 ];
 
-/// The first fact that a text begins to tell of, as in `BPB-05, U-10: the driver ...`, and the text from there on.
+/// Whether a word is the number of a fact.
+fn is_fact(word: &str) -> bool {
+    word.split_once('-').is_some_and(|(family, number)| {
+        family.len() == 3
+            && family.bytes().all(|byte| byte.is_ascii_uppercase())
+            && !number.is_empty()
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+/// Whether findings may be by this rule: one of the list, or another fact or invariant, which the manager may name.
+pub fn is_rule(name: &str) -> bool {
+    let is_invariant = |number: &str| number.len() == 2 && number.bytes().all(|byte| byte.is_ascii_digit());
+    RULES.iter().any(|&(rule, _)| rule == name) || is_fact(name) || name.strip_prefix('I').is_some_and(is_invariant)
+}
+
+/// Whether a finding may have this key: a rule, or a rule and an operation.
+pub fn is_key(key: &str) -> bool {
+    match key.split_once(' ') {
+        Some((rule, operation)) => is_rule(rule) && OPERATIONS.contains(&operation),
+        None => is_rule(key),
+    }
+}
+
+/// The first fact that a text begins to tell of, as in `BPB-05, U-10: the driver ...`, and the text from there on; where the fact is in
+/// parentheses, up to their end.
 fn fact_in(text: &str) -> Option<(&str, &str)> {
     let starts = text.char_indices().filter(|&(at, _)| at == 0 || text[..at].ends_with([' ', '('])).map(|(at, _)| at);
     starts.map(|at| &text[at..at + end_of_parentheses(&text[at..])]).find_map(|rest| {
         let (word, _) = rest.split_once([':', ','])?;
-        let (family, number) = word.split_once('-')?;
-        let is_fact = family.len() == 3
-            && family.bytes().all(|byte| byte.is_ascii_uppercase())
-            && !number.is_empty()
-            && number.bytes().all(|byte| byte.is_ascii_digit());
-        is_fact.then_some((word, rest))
+        is_fact(word).then_some((word, rest))
     })
+}
+
+/// Where the parentheses end in which a text begins; its length if it begins in none.
+fn end_of_parentheses(text: &str) -> usize {
+    let mut open = 0;
+    let ends = |byte: u8| {
+        open += i64::from(byte == b'(') - i64::from(byte == b')');
+        open < 0
+    };
+    text.bytes().position(ends).unwrap_or(text.len())
 }
 
 impl Found {
@@ -170,16 +201,6 @@ impl Found {
     /// The finding of a world or of a scenario. The fact that the text names is the rule: that an adapter is in error, or that a step
     /// was answered otherwise than it expects, only follows from it.
     pub fn of_finding(finding: &StepFinding) -> Self {
-/// Where the parentheses end in which a text begins; its length if it begins in none.
-fn end_of_parentheses(text: &str) -> usize {
-    let mut open = 0;
-    let ends = |byte: u8| {
-        open += i64::from(byte == b'(') - i64::from(byte == b')');
-        open < 0
-    };
-    text.bytes().position(ends).unwrap_or(text.len())
-}
-
         let problem = finding.problem.as_str();
         let follows = matches!(finding.rule, None | Some("I12"));
         match fact_in(problem).filter(|_| follows) {
