@@ -508,7 +508,7 @@ impl Adapter {
         while self.is_racing && !is_over() && begun.elapsed() < THREADS_RACE_FOR {
             // SAFETY: the function has no arguments.
             let are_idle = unsafe { (self.driver.shim().ThreadsAreIdle)() } != 0;
-            // What a thread has done before is in the inbox by now.
+            // All reports of idle threads are in the inbox by now.
             if are_idle && !self.look_at_threads() {
                 return;
             }

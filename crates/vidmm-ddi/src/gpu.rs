@@ -153,7 +153,7 @@ impl DdiGpu {
         }
     }
 
-    /// Whether a report of the driver that is not judged yet is such a one.
+    /// Whether a report of the driver without a judgement passes `is_it`.
     fn has_told(&self, is_it: impl Fn(&Notification) -> bool) -> bool {
         self.adapter.notifications.borrow()[self.judged..].iter().any(|(told, _)| is_it(told))
     }
@@ -167,7 +167,7 @@ impl DdiGpu {
         self.has_told(|told| matches!(*told, Notification::Preempted { node_ordinal, .. } if node_ordinal == engine))
     }
 
-    /// Whether the driver is to report that it yields the engine behind the packet that runs.
+    /// Whether the driver owes a report of a yield behind the running packet.
     fn must_yield(&self, ordinal: usize) -> bool {
         let engine = &self.engines[ordinal];
         let is_asked = engine.preemption.is_some() && engine.yielded.is_none();

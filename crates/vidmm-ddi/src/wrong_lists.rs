@@ -1,4 +1,4 @@
-//! Lists of patch locations that are wrong in one place each: users are not trusted, so DxgkDdiRender refuses each of these lists.
+//! Lists of patch locations with one mistake each. Users are not trusted: DxgkDdiRender refuses these lists.
 
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
@@ -22,7 +22,7 @@ enum Wrong {
 
 const WRONG: [Wrong; 4] = [Wrong::AllocationIndex, Wrong::PatchOffset, Wrong::AllocationOffset, Wrong::SlotId];
 
-/// One of so many calls of Render has a call with a wrong list before it.
+/// One of so many calls of Render comes behind a call with a wrong list.
 const EACH: usize = 4;
 
 /// No allocation of a check is so large.
@@ -56,7 +56,7 @@ impl Patching {
             Wrong::SlotId if self.num_slots >= SLOT_ID_MASK => return,
             Wrong::SlotId => location.Value = SLOT_ID_MASK,
         }
-        // A driver that believes the index reads an element that nothing is in.
+        // A driver without a check of the index reads an empty element.
         self.elements.push(DXGK_ALLOCATIONLIST::zeroed());
         let place = adapter.dma.rendered(render.context.0, render.dma_buffer.len(), private_size(context));
         let mut args = self.arguments(adapter, context, render, place);
@@ -73,7 +73,7 @@ impl Patching {
         adapter.dma.release(place.number);
     }
 
-    /// The driver has accepted the list. A slot is a mistake only where the driver hands the slot on: it may have slots of its own.
+    /// The driver has accepted the list. A slot is a mistake only in the list of the driver, who may have other slots.
     fn judge(&mut self, wrong: Wrong, at: usize, num_elements: usize, num_bytes: usize, end: *const u8) {
         let written = self.locations_out.written(0, end).unwrap_or_default();
         let hands_on = written.chunks_exact(LOCATION_BYTES).any(|location| {

@@ -171,8 +171,9 @@ impl Effect {
         }
     }
 
-    /// The offsets that the driver has added to the addresses of a later part, some pages of which are wrong; none if that does not
-    /// explain what is on all of its pages, or all that it explains are zeros, which are everywhere. `from_start` says where a page lies from which one counts and to which, without any offset.
+    /// The offsets that the driver has added to the addresses of a later part with wrong pages; none if these offsets do not explain the
+    /// content of all pages, or explain zeros alone. `from_start` says where a page lies from which one counts and to which, without any
+    /// offset.
     pub fn offsets(&self, from_start: impl Fn(u64) -> [Option<Page>; 2], gpu: &dyn Gpu) -> Option<Offsets> {
         let Effect::Moved(allocation, pages) = self else { return None };
         // Pages with equal content leave a choice; the commonest reading comes first.
@@ -185,7 +186,7 @@ impl Effect {
             // Without its offset a long part is written over its own pages, too.
             let over = pages.get(moved.page as usize);
             let is_left = |over_it| Some(found) == if over.is_some() { over_it } else { moved.before };
-            // Zeros are everywhere, and tell nothing of where they come from. Only zeros have the digest 0.
+            // Zeros are everywhere, and have no source. Only zeros have the digest 0.
             let tells = readings.map(|adds| {
                 let moved = if adds == Offsets::OfDestination { found } else { start_of_destination };
                 found != expected && moved != 0

@@ -214,10 +214,10 @@ impl fmt::Display for Wrong {
                 "the driver adds no offset, or moves nothing: if it takes the addresses for advanced already, `--transfer-offset preadvanced` is for it",
             ),
             Wrong::Part { adds: Offsets::OfSource } => f.write_str(
-                "the pages lie at the start of the destination: its TransferOffset, or MdlOffset of a list, is not added",
+                "the pages lie at the start of the destination: TransferOffset, or MdlOffset of a list, is not added to the destination",
             ),
             Wrong::Part { adds: Offsets::OfDestination } => f.write_str(
-                "the pages have the content at the start of the source: its TransferOffset, or MdlOffset of a list, is not added",
+                "the pages have the content at the start of the source: TransferOffset, or MdlOffset of a list, is not added to the source",
             ),
             Wrong::Entry { index, expected, found } => {
                 write!(f, "entry {index} is ")?;
