@@ -212,12 +212,49 @@ typedef struct _LIST_ENTRY {
 #define RtlCopyMemory(destination, source, size) memcpy((destination), (source), (size))
 #define RtlMoveMemory(destination, source, size) memmove((destination), (source), (size))
 
-#ifndef min
+#ifndef __cplusplus
+#define C_ASSERT(expression) _Static_assert(expression, #expression)
+#else
+#define C_ASSERT(expression) static_assert(expression, #expression)
+#endif
+
+/* Macros of these names would break headers of C++. */
+#if !defined(NOMINMAX) && !defined(min)
 #ifndef __cplusplus
 #define min(a, b) (((a) < (b)) ? (a) : (b))
 #define max(a, b) (((a) > (b)) ? (a) : (b))
+#else
+/* A driver may include this in a block of extern "C". */
+extern "C++" {
+template <class One, class Two>
+constexpr auto min(One a, Two b) -> decltype(a < b ? One(a) : Two(b)) {
+    return a < b ? a : b;
+}
+template <class One, class Two>
+constexpr auto max(One a, Two b) -> decltype(a > b ? One(a) : Two(b)) {
+    return a > b ? a : b;
+}
+}
 #endif
 #endif
+
+#define MINCHAR 0x80
+#define MAXCHAR 0x7F
+#define MAXUCHAR 0xFF
+#define MINSHORT 0x8000
+#define MAXSHORT 0x7FFF
+#define MAXUSHORT 0xFFFF
+#define MAXWORD 0xFFFF
+#define MINLONG 0x80000000
+#define MAXLONG 0x7FFFFFFF
+#define MAXULONG 0xFFFFFFFF
+#define MAXUINT 0xFFFFFFFF
+#define MAXDWORD 0xFFFFFFFF
+#define MAXLONGLONG 0x7FFFFFFFFFFFFFFFll
+#define MINLONGLONG (~MAXLONGLONG)
+#define MAXULONGLONG 0xFFFFFFFFFFFFFFFFull
+#define MAXSIZE_T ((SIZE_T)~(SIZE_T)0)
+#define MAXULONG_PTR ((ULONG_PTR)~(ULONG_PTR)0)
 
 #define PAGE_SHIFT 12
 #define PAGE_SIZE 0x1000

@@ -178,6 +178,7 @@ VOID ExQueueWorkItem(PWORK_QUEUE_ITEM WorkItem, WORK_QUEUE_TYPE QueueType) {
 
 VOID IoFreeWorkItem(PIO_WORKITEM WorkItem) {
     BOOLEAN IsQueued;
+    VidmmCheckIrql("IoFreeWorkItem", DISPATCH_LEVEL);
     Lock();
     IsQueued = WorkItem->IsQueued;
     g_VidmmCounts.WorkItems -= !IsQueued;
@@ -212,6 +213,10 @@ BOOLEAN VidmmRunOne(void) {
         return FALSE;
     }
     return RunDpc() || (g_VidmmIrql == PASSIVE_LEVEL && RunWorkItem());
+}
+
+BOOLEAN VidmmHasDeferredLocked(void) {
+    return !IsListEmpty(&g_Dpcs) || !IsListEmpty(&g_WorkItems);
 }
 
 void VidmmEndCall(BOOLEAN IsOutermost) {

@@ -222,6 +222,7 @@ LONG KeSetEvent(PKEVENT Event, LONG Increment, BOOLEAN Wait) {
     LONG Before;
     (void)Increment;
     (void)Wait;
+    VidmmCheckIrql("KeSetEvent", DISPATCH_LEVEL);
     VidmmYield();
     pthread_mutex_lock(&g_VidmmLock);
     Before = Event->Signaled;
@@ -232,6 +233,7 @@ LONG KeSetEvent(PKEVENT Event, LONG Increment, BOOLEAN Wait) {
 }
 
 VOID KeClearEvent(PKEVENT Event) {
+    VidmmCheckIrql("KeClearEvent", DISPATCH_LEVEL);
     pthread_mutex_lock(&g_VidmmLock);
     Event->Signaled = 0;
     pthread_mutex_unlock(&g_VidmmLock);
@@ -295,12 +297,14 @@ static NTSTATUS Take(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType) {
 }
 
 /* Lets other threads run until one tells of an event, for a millisecond at most: deferred work may be queued meanwhile. */
-static BOOLEAN HasChanged(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType) {
+static BOOLEAN HasChanged(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType, UINT64 WaitsUntil) {
     struct timespec Until = RealTimeIn(1000000);
     BOOLEAN Changed;
     pthread_mutex_lock(&g_VidmmLock);
+    VidmmBeginWaitLocked(Count, Objects, WaitType, WaitsUntil);
     Changed = VidmmHasSignalsLocked(Count, Objects, WaitType) ||
               pthread_cond_timedwait(&g_VidmmChanged, &g_VidmmLock, &Until) != ETIMEDOUT;
+    VidmmEndWaitLocked();
     pthread_mutex_unlock(&g_VidmmLock);
     return Changed;
 }
@@ -341,7 +345,7 @@ static NTSTATUS Wait(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType, PLARGE_IN
         if (Units == 0 || (HasThreads && Timeout != NULL && IsPast(&RealUntil))) {
             return STATUS_TIMEOUT;
         }
-        if (VidmmRunOne() || (HasThreads && (HasChanged(Count, Objects, WaitType) || VidmmIsOwnThread()))) {
+        if (VidmmRunOne() || (HasThreads && (HasChanged(Count, Objects, WaitType, Until) || VidmmIsOwnThread()))) {
             continue;
         }
         if (Until > Now && VidmmFireTimer(Until == UINT64_MAX ? UINT64_MAX : Until - Now)) {

@@ -172,6 +172,9 @@ static void FreeLocked(PVOID Bytes, const ULONG *Tag) {
     if (Deferred != NULL) {
         VidmmReport("SHIM-DEFERRED", "a pool block is freed with a %s in it", Deferred);
     }
+    if (VidmmIsWaitedForLocked(Block->Bytes, Block->Size)) {
+        VidmmReport("SHIM-THREAD", "a pool block is freed with an event in it for which a thread waits, in %s", VidmmCall());
+    }
     *At = Block->Next;
     g_VidmmCounts.PoolBlocks--;
     g_VidmmCounts.PoolBytes -= Block->Size;

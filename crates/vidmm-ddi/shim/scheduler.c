@@ -133,6 +133,44 @@ void VidmmSettleThreads(void) {
     }
 }
 
+void VidmmBeginWaitLocked(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType, UINT64 Until) {
+    VIDMM_TASK *Self = Me();
+    Self->IsWaiting = TRUE;
+    Self->Count = Count;
+    Self->Objects = Objects;
+    Self->WaitType = WaitType;
+    Self->Until = Until;
+}
+
+void VidmmEndWaitLocked(void) {
+    Me()->IsWaiting = FALSE;
+}
+
+BOOLEAN VidmmIsWaitedForLocked(const void *Bytes, SIZE_T Size) {
+    const VIDMM_TASK *Task;
+    ULONG At;
+    for (Task = g_Tasks; Task != NULL; Task = Task->Next) {
+        for (At = 0; Task->IsWaiting && At < Task->Count; At++) {
+            if ((ULONG_PTR)Task->Objects[At] - (ULONG_PTR)Bytes < Size) {
+                return TRUE;
+            }
+        }
+    }
+    return FALSE;
+}
+
+BOOLEAN VidmmThreadsAreIdle(void) {
+    const VIDMM_TASK *Task;
+    BOOLEAN AreIdle;
+    pthread_mutex_lock(&g_VidmmLock);
+    AreIdle = !VidmmHasDeferredLocked();
+    for (Task = g_Tasks; Task != NULL; Task = Task->Next) {
+        AreIdle = AreIdle && (Task == &g_Main || (Task->Until == UINT64_MAX && !IsReadyLocked(Task)));
+    }
+    pthread_mutex_unlock(&g_VidmmLock);
+    return AreIdle;
+}
+
 /* The time until the first wait with a limit ends; UINT64_MAX without a limit. */
 static UINT64 FirstDeadlineLocked(void) {
     UINT64 First = UINT64_MAX, Now = VidmmNowLocked();
@@ -171,18 +209,14 @@ NTSTATUS VidmmWaitInTurn(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType, UINT6
         IsOver = Status != STATUS_TIMEOUT || Until <= VidmmNowLocked();
         Next = NULL;
         if (!IsOver) {
-            Self->IsWaiting = TRUE;
-            Self->Count = Count;
-            Self->Objects = Objects;
-            Self->WaitType = WaitType;
-            Self->Until = Until;
+            VidmmBeginWaitLocked(Count, Objects, WaitType, Until);
             Next = DrawReadyLocked(Self);
             if (Next != NULL) {
                 SwitchLocked(Next);
             }
         }
         Within = FirstDeadlineLocked();
-        Self->IsWaiting = FALSE;
+        VidmmEndWaitLocked();
         pthread_mutex_unlock(&g_VidmmLock);
         if (IsOver) {
             return Status;

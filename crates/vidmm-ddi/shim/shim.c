@@ -209,7 +209,7 @@ EXPORT const VIDMM_SHIM *VidmmConnect(const VIDMM_HOST *Host) {
                                     VidmmReportLeaks,   VidmmStepThreads,
                                     VidmmGuardedCopy,   VidmmPauseInCallbacks, TakeDeepest,      VidmmVanishedCopy,
                                     VidmmChangingCopy,  VidmmSetChange,        VidmmCountMoments,
-                                    VidmmNewMdlMemory,  VidmmHideMdlMemory,    VidmmFreeMdlMemory};
+                                    VidmmNewMdlMemory,  VidmmHideMdlMemory,    VidmmFreeMdlMemory, VidmmThreadsAreIdle};
     if (Host->Version != VIDMM_HOST_VERSION) {
         return NULL;
     }

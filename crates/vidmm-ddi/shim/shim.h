@@ -134,6 +134,13 @@ void VidmmEndTaskLocked(VIDMM_TASK *Task);
 void VidmmBeginTask(VIDMM_TASK *Task);
 /* The driver's threads run until each waits. */
 void VidmmSettleThreads(void);
+/* Whether each thread of the driver waits, without a limit, for events that are not set. */
+BOOLEAN VidmmThreadsAreIdle(void);
+/* With the lock held: whether a thread waits for an event in these bytes. */
+BOOLEAN VidmmIsWaitedForLocked(const void *Bytes, SIZE_T Size);
+/* With the lock held: the calling thread begins to wait until a time, or has ended its wait. */
+void VidmmBeginWaitLocked(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType, UINT64 Until);
+void VidmmEndWaitLocked(void);
 /* The driver's threads go on, if need be by a wait that ends within a time. FALSE if nothing has run. */
 BOOLEAN VidmmStepThreads(UINT64 Nanoseconds);
 NTSTATUS VidmmWaitInTurn(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType, UINT64 Until);
@@ -177,6 +184,8 @@ void VidmmRunDpcs(void);
 BOOLEAN VidmmRunOne(void);
 /* Lets the timer fire that is due first, if that is in so many units of 100 ns, which pass; if none is, they pass all. */
 BOOLEAN VidmmFireTimer(UINT64 Within);
+/* With the lock held: whether a DPC or a work item is queued. */
+BOOLEAN VidmmHasDeferredLocked(void);
 /* Forgets all that is deferred. */
 void VidmmForget(void);
 /* The driver waits: DPCs of cancelled timers have run by then. */

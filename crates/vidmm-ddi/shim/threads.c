@@ -60,6 +60,7 @@ NTSTATUS PsCreateSystemThread(PHANDLE ThreadHandle, ULONG DesiredAccess, POBJECT
     (void)ObjectAttributes;
     (void)ProcessHandle;
     (void)ClientId;
+    VidmmCheckIrql("PsCreateSystemThread", PASSIVE_LEVEL);
     if (Object == NULL) {
         return STATUS_NO_MEMORY;
     }
@@ -90,6 +91,7 @@ NTSTATUS PsCreateSystemThread(PHANDLE ThreadHandle, ULONG DesiredAccess, POBJECT
 
 NTSTATUS PsTerminateSystemThread(NTSTATUS ExitStatus) {
     (void)ExitStatus;
+    VidmmCheckIrql("PsTerminateSystemThread", PASSIVE_LEVEL);
     if (g_Thread == NULL) {
         return STATUS_INVALID_PARAMETER;
     }
@@ -103,6 +105,7 @@ NTSTATUS ObReferenceObjectByHandle(HANDLE Handle, ACCESS_MASK DesiredAccess, PVO
     (void)ObjectType;
     (void)AccessMode;
     (void)HandleInformation;
+    VidmmCheckIrql("ObReferenceObjectByHandle", PASSIVE_LEVEL);
     if (Handle == NULL) {
         return STATUS_INVALID_HANDLE;
     }
@@ -120,6 +123,7 @@ VOID ObReferenceObject(PVOID Object) {
 }
 
 VOID ObDereferenceObject(PVOID Object) {
+    VidmmCheckIrql("ObDereferenceObject", DISPATCH_LEVEL);
     pthread_mutex_lock(&g_VidmmLock);
     Dereference((VIDMM_OBJECT *)Object);
     pthread_mutex_unlock(&g_VidmmLock);
@@ -127,6 +131,7 @@ VOID ObDereferenceObject(PVOID Object) {
 
 NTSTATUS ZwClose(HANDLE Handle) {
     VIDMM_OBJECT *Object = (VIDMM_OBJECT *)Handle;
+    VidmmCheckIrql("ZwClose", PASSIVE_LEVEL);
     if (Object == NULL) {
         return STATUS_INVALID_HANDLE;
     }

@@ -102,6 +102,8 @@ typedef struct _VIDMM_SHIM {
     VOID *(*NewMdlMemory)(SIZE_T Size);
     VOID (*HideMdlMemory)(VOID *Address);
     VOID (*FreeMdlMemory)(VOID);
+    /* Whether each thread of the driver waits, without a limit, for events that are not set, and nothing is deferred. */
+    BOOLEAN (*ThreadsAreIdle)(VOID);
 } VIDMM_SHIM;
 
 EXTERN_C_START

@@ -153,6 +153,8 @@ pub(crate) struct Adapter {
     pub components: RefCell<Vec<Component>>,
     /// Draws for power components and host apertures: further draws are as before.
     pub component_dice: Dice,
+    /// The set of the segments that the manager does not know of, and the driver reports: the driver may name the segments.
+    pub hidden_segments: Cell<u32>,
     /// Whether engines use physical addresses.
     pub is_physical: Cell<bool>,
     /// Whether Patch is called for paging buffers too: documents disagree (DRV-01).
@@ -188,8 +190,15 @@ pub(crate) struct Adapter {
 /// So often a wait of the driver's threads ends by time, before vidmm gives up the report.
 const TURNS_MAX: u32 = 1000;
 
-/// A thread of the driver's releases data in this time.
-const RELEASE_IN: Duration = Duration::from_secs(1);
+/// A thread of the driver's reports what has happened, and releases data, in this time of the world.
+const THREADS_RUN_FOR: Duration = Duration::from_secs(1);
+
+/// Threads that race have this time of the machine, unless all of the threads wait for events: the machine may have more to do than to
+/// run the threads.
+const THREADS_RACE_FOR: Duration = Duration::from_secs(5);
+
+/// So often vidmm looks whether threads that race have come to wait.
+const LOOK_EACH: Duration = Duration::from_millis(1);
 
 /// The oddities of an adapter, each in one seed of eight.
 fn drawn(seed: u64) -> u32 {
@@ -276,6 +285,7 @@ impl Adapter {
             drops: Cell::new(false),
             components: RefCell::default(),
             component_dice: Dice::new(seed ^ 0xF0),
+            hidden_segments: Cell::new(0),
             is_physical: Cell::new(false),
             patches_paging: Cell::new(seed % 2 == 1),
             targets: Targets::default(),
@@ -431,10 +441,10 @@ impl Adapter {
     /// The object is about to be destroyed: threads of the driver have time for the release, for which Windows waits (DRV-10).
     pub fn forget_handle(&self, object: HANDLE) {
         let address = std::ptr::from_ref(self).addr();
-        let has_threads = self.driver.counts().Threads > 0;
-        self.step_threads(RELEASE_IN, || !inbox::is_acquired(address, object, Duration::ZERO));
-        let limit = if has_threads && self.is_racing { RELEASE_IN } else { Duration::ZERO };
-        if inbox::is_acquired(address, object, limit) {
+        if self.driver.counts().Threads > 0 {
+            self.step_threads(|| !inbox::is_acquired(address, object));
+        }
+        if inbox::is_acquired(address, object) {
             let message = "an allocation of DxgkCbAcquireHandleData is destroyed";
             report("SHIM-HANDLE", format!("{message} before the release: Windows waits for ever (DRV-10)"));
         }
@@ -480,36 +490,6 @@ impl Adapter {
         self.notifications.borrow_mut().push((numbered, function));
     }
 
-    /// Takes the reports of the driver's own threads, and runs the DPC that one asks for. Waits for a report until `limit` has passed
-    /// if the driver has threads.
-    pub fn take_reports_of_threads(&self, limit: Duration) {
-        if self.driver.counts().Threads == 0 {
-            return;
-        }
-        let address = std::ptr::from_ref(self).addr();
-        self.step_threads(limit, || !inbox::is_empty(address));
-        let limit = if self.is_racing { limit } else { Duration::ZERO };
-        let (notifications, dpc_is_queued) = inbox::take(address, limit);
-        notifications.iter().for_each(|_| self.progress().note_thread());
-        notifications.into_iter().for_each(|notification| self.note(notification, "a thread of the driver"));
-        if dpc_is_queued {
-            self.dpc_is_queued.set(true);
-            self.run_dpc();
-        }
-    }
-
-    /// Waits until threads of the driver have done something, or `limit` has passed.
-    pub fn wait_for_threads(&self, limit: Duration, is_over: impl Fn() -> bool) {
-        if self.driver.counts().Threads == 0 {
-            return;
-        }
-        self.step_threads(limit, &is_over);
-        let until = Instant::now() + limit;
-        while self.is_racing && !is_over() && Instant::now() < until {
-            std::thread::yield_now();
-        }
-    }
-
     /// A machine with the driver has no page above an address (DRV-08).
     pub fn limit_addresses(&self, highest: u64) {
         let most = 1 << PageNumbers::ADDRESS_BITS.end();
@@ -517,13 +497,54 @@ impl Adapter {
         self.highest_acceptable_address.set(Some(limit).filter(|&limit| limit < most - 1));
     }
 
-    /// Lets threads in turns go on until `is_over`, or `limit` has passed. The threads have run already until each waits: time may pass.
-    fn step_threads(&self, limit: Duration, is_over: impl Fn() -> bool) {
-        let mut steps = if self.is_racing || limit.is_zero() { 0 } else { TURNS_MAX };
+    /// Takes the reports that the driver's own threads have made until now: they are older than what this thread reports next.
+    pub fn take_reports_of_threads(&self) {
+        for notification in inbox::take(std::ptr::from_ref(self).addr()) {
+            self.progress().note_thread();
+            self.note(notification, "a thread of the driver");
+        }
+    }
+
+    /// Takes these reports, and runs the DPC that a thread asks for. Returns whether a thread has asked.
+    pub fn look_at_threads(&self) -> bool {
+        self.take_reports_of_threads();
+        let dpc_is_queued = inbox::take_dpc(std::ptr::from_ref(self).addr());
+        if dpc_is_queued {
+            self.dpc_is_queued.set(true);
+            self.run_dpc();
+            self.take_reports_of_threads();
+        }
+        dpc_is_queued
+    }
+
+    /// Waits until `is_told`, or until the driver's own threads have nothing more to report.
+    pub fn wait_for_threads(&self, is_told: impl Fn() -> bool) {
+        if self.driver.counts().Threads > 0 {
+            self.step_threads(|| {
+                self.look_at_threads();
+                is_told()
+            });
+        }
+    }
+
+    /// Lets the driver's threads go on until `is_over`, or until the threads do nothing more. Threads in turns have run already until each
+    /// waits: time may pass.
+    fn step_threads(&self, is_over: impl Fn() -> bool) {
+        let mut steps = if self.is_racing { 0 } else { TURNS_MAX };
         while steps > 0 && !is_over() {
             // SAFETY: the function takes a number; the driver's threads run meanwhile, and no other.
-            let has_run = unsafe { (self.driver.shim().StepThreads)(limit.as_nanos() as u64) };
+            let has_run = unsafe { (self.driver.shim().StepThreads)(THREADS_RUN_FOR.as_nanos() as u64) };
             steps = if has_run != 0 { steps - 1 } else { 0 };
+        }
+        let (begun, address) = (Instant::now(), std::ptr::from_ref(self).addr());
+        while self.is_racing && !is_over() && begun.elapsed() < THREADS_RACE_FOR {
+            // SAFETY: the function has no arguments.
+            let are_idle = unsafe { (self.driver.shim().ThreadsAreIdle)() } != 0;
+            // All reports of idle threads are in the inbox by now.
+            if are_idle && !self.look_at_threads() {
+                return;
+            }
+            inbox::wait(address, LOOK_EACH);
         }
     }
 

@@ -58,7 +58,8 @@ impl Allocations {
         });
         match status {
             0.. => {
-                let info = allocation_info(adapter.allocations.add(info.hAllocation), &info);
+                let info =
+                    allocation_info(adapter.allocations.add(info.hAllocation), &info, adapter.hidden_segments.get());
                 self.resources.insert(info.allocation, args.hResource);
                 let lacking = wanted.flags - info.flags;
                 if lacking.contains(AllocationFlags::CPU_VISIBLE) {

@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
 
-use vidmm::contract::{DmaPageFaulted, FaultErrorCode, KmdProcessHandle, NotifyInterrupt, PageFaultFlags};
+use vidmm::contract::{DmaPageFaulted, EngineFence, FaultErrorCode, KmdProcessHandle, NotifyInterrupt, PageFaultFlags};
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress};
 
 use crate::abi::*;
@@ -318,6 +318,7 @@ unsafe extern "C" fn notify_interrupt(handle: HANDLE, data: *const DXGKARGCB_NOT
         with(handle, (), |adapter| {
             let function = adapter.progress().running().map_or("no call", |running| running.function);
             adapter.owes.set(Owes::QueueDpc);
+            adapter.take_reports_of_threads();
             adapter.note(notification, function);
         });
     } else {
@@ -455,11 +456,15 @@ fn judge(adapter: &Adapter, place: PhysicalAddress, access: Access, deed: &str) 
     {
         user_work::report_translation(adapter, address, asked, place);
         adapter.targets.set_reported();
-    } else if let Access::Astray(kind) = access {
+    } else if let Access::Astray(culprit) = access {
         let (segment, offset) = to_driver(place);
         let page = offset / PAGE_SIZE;
         let why = if page == RETIRED_PAGE { RETIRED } else { "outside of the pages of the operation" };
-        report_stray(kind.fact(), format!("{kind} {deed} page {page:#x} of segment {segment}, {why}"));
+        let name =
+            |fence: EngineFence| format!(", {} of engine {}", adapter.fences.name(fence.fence_id as u32), fence.engine);
+        let packet = adapter.targets.packet().map(name).unwrap_or_default();
+        let told = format!("{culprit}{packet}, {deed} page {page:#x} of segment {segment}, {why}");
+        report_stray(culprit.kind.fact(), told);
         adapter.targets.set_reported();
     }
 }

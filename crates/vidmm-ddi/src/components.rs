@@ -2,8 +2,6 @@
 //!
 //! A driver takes part with `DXGK_DRIVERCAPS.SupportRuntimePowerManagement`, from WDDM 1.2 on.
 
-use std::time::Duration;
-
 use vidmm::contract::WddmVersion;
 
 use crate::abi::*;
@@ -19,9 +17,6 @@ const WDDM1_2: WddmVersion = WddmVersion(0x300E);
 
 /// More components no adapter has.
 const COMPONENTS_MAX: u32 = 256;
-
-/// Threads of the driver complete a transition in this time.
-const COMPLETE_IN: Duration = Duration::from_secs(1);
 
 /// Bytes for the answer to a request, in turn.
 const REQUEST_BYTES: [usize; 3] = [0, 0, 64];
@@ -142,7 +137,7 @@ fn set_state(adapter: &Adapter, index: u32, component: Component, state: u32) {
         ..0 => return report("DDI-COMPONENT", format!("{to} failed with status {status:#x}")),
         _ => {}
     }
-    adapter.wait_for_threads(COMPLETE_IN, || inbox::has_transitions(address));
+    adapter.wait_for_threads(|| inbox::has_transitions(address));
     let completed = inbox::take_transitions(address);
     match &completed[..] {
         [] if !component.is_completed_by_driver => {}

@@ -56,6 +56,9 @@ pub(crate) fn describe(adapter: &Adapter) -> Result<AdapterInfo, String> {
     }
     let Segments { mut descriptors, paging_buffer, bank_range_table, written } = segments(adapter)?;
     (1..).zip(&written).for_each(|(id, segment)| host_aperture::try_segment(adapter, id, segment));
+    if paging_buffer.size == 0 {
+        remark("SEG-35", "PagingBufferSize is 0: a paging buffer has no room for a command");
+    }
     adapter.paging_private_size.set(paging_buffer.private_data_size as usize);
     read_limits(&mut descriptors);
     if !is_physical {
@@ -247,7 +250,7 @@ pub(crate) struct Sizes {
 /// # Errors
 ///
 /// If the driver has less memory than the run asks for: the name of the lack.
-pub(crate) fn shrink(info: &mut AdapterInfo, sizes: Sizes) -> Result<(), String> {
+pub(crate) fn shrink(adapter: &Adapter, info: &mut AdapterInfo, sizes: Sizes) -> Result<(), String> {
     let fit = |info: &mut AdapterInfo, is_aperture: bool, size: u64, name: &str| {
         let is_kind = |segment: &&mut SegmentDescriptor| segment.flags.contains(SegmentFlags::APERTURE) == is_aperture;
         let Some(segment) = info.segments.iter_mut().find(is_kind) else {
@@ -262,6 +265,7 @@ pub(crate) fn shrink(info: &mut AdapterInfo, sizes: Sizes) -> Result<(), String>
     fit(info, false, sizes.local, "local memory")?;
     if sizes.aperture == 0 && may_leave_out_aperture(info) {
         info.segments.pop();
+        adapter.hidden_segments.set(1 << info.segments.len());
     }
     fit(info, true, sizes.aperture, "aperture segment")?;
     let slots = info.patching.max_allocation_list_slot_id;

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
-use std::time::Duration;
 
 use vidmm::contract::{
     EngineFence, KmdAllocationHandle, NotifyInterrupt, Packet, PageFaultFlags, ResetEngineError, RestartError,
@@ -24,9 +23,6 @@ use crate::reports::{report, report_stray};
 use crate::targets::Work;
 use crate::timeouts::{Timeout, collect_dbg_info, query_current_fence, query_engine_status};
 use crate::user_work;
-
-/// A thread of the driver's reports what has happened in this time.
-const THREADS_REPORT_IN: Duration = Duration::from_secs(1);
 
 /// Behind every so many packets the driver is asked for the last fence, and an interrupt is lost.
 const ASKED_EACH: u64 = 16;
@@ -116,13 +112,14 @@ impl DdiGpu {
     fn run(&mut self, ordinal: usize, ended_at: Nanoseconds, events: &mut Vec<GpuEvent>) {
         let Some(first) = self.engines[ordinal].queue.front() else { return };
         let (fence, is_told) = (first.packet.signal, first.is_reported);
+        let yields = self.must_yield(ordinal);
         if is_given_up(&self.adapter, &first.packet) {
             self.complete(ordinal, ended_at, events);
             return;
         }
         self.adapter.has_faulted.set(false);
         let buffer = first.buffer;
-        self.begin_work(fence.engine, Submission::decode(&first.packet.preamble), buffer);
+        self.begin_work(fence, Submission::decode(&first.packet.preamble), buffer);
         let is_asked = self.is_asked_for_fence(ordinal, is_told);
         if let Some(run) = self.adapter.driver().gpu().and_then(|gpu| gpu.Run) {
             // SAFETY: the context is what AddDevice returned.
@@ -133,8 +130,11 @@ impl DdiGpu {
         }
         events.append(&mut self.adapter.kernel_events.borrow_mut());
         // A thread of the driver's may be about to report: decisions are to depend on what it tells, and not on when.
-        let is_told = is_told || self.adapter.notifications.borrow().len() > self.judged;
-        self.adapter.take_reports_of_threads(if is_told { Duration::ZERO } else { THREADS_REPORT_IN });
+        self.adapter.wait_for_threads(|| {
+            let has_ended = is_told || self.has_told_end(fence);
+            self.has_told(|told| matches!(told, Notification::Faulted { .. }))
+                || has_ended && (!yields || self.has_told_yield(fence.engine))
+        });
         self.take_reports(Some(ordinal), ended_at);
         self.adapter.targets.end();
         events.extend(
@@ -180,6 +180,27 @@ impl DdiGpu {
         }
     }
 
+    /// Whether a report of the driver without a judgement passes `is_it`.
+    fn has_told(&self, is_it: impl Fn(&Notification) -> bool) -> bool {
+        self.adapter.notifications.borrow()[self.judged..].iter().any(|(told, _)| is_it(told))
+    }
+
+    fn has_told_end(&self, of: EngineFence) -> bool {
+        let of = (of.engine, of.fence_id as u32);
+        self.has_told(|told| matches!(*told, Notification::Completed { node_ordinal, fence_id } if (node_ordinal, fence_id) == of))
+    }
+
+    fn has_told_yield(&self, engine: u32) -> bool {
+        self.has_told(|told| matches!(*told, Notification::Preempted { node_ordinal, .. } if node_ordinal == engine))
+    }
+
+    /// Whether the driver owes a report of a yield behind the running packet.
+    fn must_yield(&self, ordinal: usize) -> bool {
+        let engine = &self.engines[ordinal];
+        let is_asked = engine.preemption.is_some() && engine.yielded.is_none();
+        is_asked && self.adapter.ddi().DxgkDdiPreemptCommand.is_some()
+    }
+
     /// Whether the driver is asked for the last fence behind the packet that is about to run; the packet's interrupt is lost in half of
     /// these cases. The report of a yield comes by an interrupt that no question stands for.
     fn is_asked_for_fence(&mut self, ordinal: usize, is_told: bool) -> bool {
@@ -197,7 +218,6 @@ impl DdiGpu {
     /// the end meanwhile (DRV-13). Else the interrupt comes after all.
     fn ask_for_fence(&self, ran: EngineFence) {
         let interrupts = self.adapter.interrupts.take();
-        let told = self.adapter.notifications.borrow().len();
         let last = query_current_fence(&self.adapter, ran.engine);
         if self.adapter.has_faulted.get() {
             return;
@@ -208,8 +228,12 @@ impl DdiGpu {
             let message = format!("DxgkDdiQueryCurrentFence names {}, and {ended} has ended last", name(last));
             report("DDI-CURRENT-FENCE", message);
         }
+        // A thread may have reported the end before the question: then the question finds nothing to report.
+        self.adapter.look_at_threads();
         if let Interrupts::Lost(message_number) = interrupts
-            && self.adapter.notifications.borrow().len() == told
+            && !self.has_told(
+                |told| matches!(*told, Notification::Completed { node_ordinal, .. } if node_ordinal == ran.engine),
+            )
         {
             let message = "DxgkDdiQueryCurrentFence has not reported the end (DRV-13)";
             report("DDI-CURRENT-FENCE", format!("the interrupt of {ended} was lost, and {message}"));
@@ -218,17 +242,18 @@ impl DdiGpu {
     }
 
     /// Says what the model is about to run.
-    fn begin_work(&self, engine: u32, submission: Option<Submission>, buffer: Option<usize>) {
+    fn begin_work(&self, fence: EngineFence, submission: Option<Submission>, buffer: Option<usize>) {
         let process = submission.and_then(|of| self.adapter.process_of.borrow().get(&of.context).copied());
-        let work = process.map(|process| Work { engine, process });
+        let work = process.map(|process| Work { engine: fence.engine, process });
         match buffer.filter(|_| submission.is_some_and(|submission| submission.paging)) {
-            Some(buffer) => self.adapter.targets.begin_paging(work, &self.adapter.dma.effects(buffer)),
+            Some(buffer) => self.adapter.targets.begin_paging(fence, work, &self.adapter.dma.effects(buffer)),
             None => self.adapter.targets.begin_user_work(work),
         }
     }
 
     /// Judges new reports of the driver, from any call (DRV-09). `running` is the engine whose packet the model runs.
     fn take_reports(&mut self, running: Option<usize>, now: Nanoseconds) {
+        self.adapter.look_at_threads();
         let told = self.adapter.notifications.borrow()[self.judged..].to_vec();
         for (notification, function) in told {
             let index = self.judged;
@@ -297,9 +322,9 @@ impl DdiGpu {
             && is_paging
         {
             let address = fault.faulted_virtual_address.0;
-            if let Some(kind) = self.adapter.targets.culprit_of_fault(address) {
-                let message = format!("{kind} accesses {address:#x}, outside of the addresses of the operation");
-                report_stray(kind.fact(), message);
+            if let Some(culprit) = self.adapter.targets.culprit_of_fault(address) {
+                let message = format!("{culprit} accesses {address:#x}, outside of the addresses of the operation");
+                report_stray(culprit.kind.fact(), message);
             } else if let Some(place) = self.adapter.targets.place_of(address) {
                 let (segment, offset) = to_driver(place);
                 let message =
@@ -451,9 +476,9 @@ impl Gpu for DdiGpu {
             let asked = &self.engines[engine as usize];
             // An engine that has faulted runs nothing either: its driver may answer at once.
             let runs = asked.begun_at.is_some() && !asked.is_stopped;
-            let is_told = self.adapter.notifications.borrow().len() > self.judged;
-            let waits = !runs && !is_told && self.adapter.ddi().DxgkDdiPreemptCommand.is_some();
-            self.adapter.take_reports_of_threads(if waits { THREADS_REPORT_IN } else { Duration::ZERO });
+            if !runs && self.must_yield(engine as usize) {
+                self.adapter.wait_for_threads(|| self.has_told_yield(engine));
+            }
             self.take_reports(None, now);
             self.yield_engine(engine as usize, now);
         }
@@ -462,8 +487,11 @@ impl Gpu for DdiGpu {
     fn reset_engine(&mut self, now: Nanoseconds, engine: u32) {
         self.adapter.set_time(now);
         self.begin(now);
-        let (Some(reset), Some(own)) = (self.adapter.ddi().DxgkDdiResetEngine, self.engines.get_mut(engine as usize))
-        else {
+        let reset = self.adapter.ddi().DxgkDdiResetEngine.filter(|_| self.adapter.resets_engines.get());
+        let (Some(reset), Some(own)) = (reset, self.engines.get_mut(engine as usize)) else {
+            // A driver that resets no single engine has its adapter reset (FLT-20).
+            let result = Err(ResetEngineError);
+            self.answers.push((now, GpuEvent::EngineReset { engine, result, returned: Vec::new(), at: now }));
             return;
         };
         query_engine_status(&self.adapter, engine);
@@ -505,7 +533,13 @@ impl Gpu for DdiGpu {
 
     fn reset_from_timeout(&mut self, now: Nanoseconds) {
         self.adapter.set_time(now);
-        let Some(reset) = self.adapter.ddi().DxgkDdiResetFromTimeout else { return };
+        let Some(reset) = self.adapter.ddi().DxgkDdiResetFromTimeout else {
+            return report(
+                "FLT-32",
+                "the adapter is to be reset, and the driver's table lacks DxgkDdiResetFromTimeout",
+            );
+        };
+        self.take_reports(None, now);
         collect_dbg_info(&self.adapter, Timeout::Adapter);
         // SAFETY: the context is what AddDevice returned.
         let status = self
@@ -530,7 +564,9 @@ impl Gpu for DdiGpu {
     }
 
     fn restart_from_timeout(&mut self, now: Nanoseconds) {
-        let Some(restart) = self.adapter.ddi().DxgkDdiRestartFromTimeout else { return };
+        let Some(restart) = self.adapter.ddi().DxgkDdiRestartFromTimeout else {
+            return report("FLT-32", "the adapter was reset, and the driver's table lacks DxgkDdiRestartFromTimeout");
+        };
         // SAFETY: the context is what AddDevice returned.
         let status = self
             .adapter

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::abi::HANDLE;
 use crate::adapter::{Notification, last_of_this_thread};
@@ -113,6 +113,11 @@ pub(crate) fn name(adapter: usize, object: HANDLE) -> u32 {
 }
 
 impl Inbox {
+    /// Whether nothing has come in.
+    fn is_empty(&self) -> bool {
+        self.notifications.is_empty() && !self.dpc_is_queued
+    }
+
     /// The object with a name; none if there is no such object any more.
     fn object(&self, name: u32) -> Option<usize> {
         self.names.get((name as usize).checked_sub(1)?).copied().filter(|&object| object != 0)
@@ -155,19 +160,10 @@ pub(crate) fn release(handle: HANDLE) -> Result<(), &'static str> {
     }
 }
 
-/// Waits until an object of an adapter is not acquired any more, or `limit` has passed. Returns whether the object is acquired.
-pub(crate) fn is_acquired(adapter: usize, object: HANDLE, limit: Duration) -> bool {
-    let begun = Instant::now();
-    let mut inboxes = inboxes();
-    loop {
-        let is_it = |of: &usize| *of == object.addr();
-        let is_held = inboxes.get(&adapter).is_some_and(|inbox| inbox.acquired.values().any(is_it));
-        let left = limit.saturating_sub(begun.elapsed());
-        if !is_held || left.is_zero() {
-            return is_held;
-        }
-        (inboxes, _) = ARRIVED.wait_timeout(inboxes, left).unwrap_or_else(PoisonError::into_inner);
-    }
+/// Whether an object of an adapter is acquired.
+pub(crate) fn is_acquired(adapter: usize, object: HANDLE) -> bool {
+    let is_it = |of: &usize| *of == object.addr();
+    inboxes().get(&adapter).is_some_and(|inbox| inbox.acquired.values().any(is_it))
 }
 
 /// An object of an adapter is destroyed: a new object may have the address.
@@ -185,11 +181,6 @@ pub(crate) fn add(adapter: usize, notification: Notification) -> bool {
     is_there
 }
 
-/// Whether nothing has come in.
-pub(crate) fn is_empty(adapter: usize) -> bool {
-    inboxes().get(&adapter).is_none_or(|inbox| inbox.notifications.is_empty() && !inbox.dpc_is_queued)
-}
-
 /// Queues the driver's DPC. Returns whether the DPC is newly queued; none without an adapter.
 pub(crate) fn queue_dpc(adapter: usize) -> Option<bool> {
     let was_queued = inboxes().get_mut(&adapter).map(|inbox| std::mem::replace(&mut inbox.dpc_is_queued, true));
@@ -197,16 +188,20 @@ pub(crate) fn queue_dpc(adapter: usize) -> Option<bool> {
     was_queued.map(|was_queued| !was_queued)
 }
 
-/// Takes new state: the reports, and whether the DPC is queued. Waits for a report until `limit`.
-pub(crate) fn take(adapter: usize, limit: Duration) -> (Vec<Notification>, bool) {
-    let begun = Instant::now();
-    let mut inboxes = inboxes();
-    loop {
-        let Some(inbox) = inboxes.get_mut(&adapter) else { return Default::default() };
-        let left = limit.saturating_sub(begun.elapsed());
-        if !inbox.notifications.is_empty() || left.is_zero() {
-            return (std::mem::take(&mut inbox.notifications), std::mem::take(&mut inbox.dpc_is_queued));
-        }
-        (inboxes, _) = ARRIVED.wait_timeout(inboxes, left).unwrap_or_else(PoisonError::into_inner);
+/// Takes the reports, oldest first.
+pub(crate) fn take(adapter: usize) -> Vec<Notification> {
+    inboxes().get_mut(&adapter).map(|inbox| std::mem::take(&mut inbox.notifications)).unwrap_or_default()
+}
+
+/// Takes the request for the driver's DPC. Returns whether there was one.
+pub(crate) fn take_dpc(adapter: usize) -> bool {
+    inboxes().get_mut(&adapter).is_some_and(|inbox| std::mem::take(&mut inbox.dpc_is_queued))
+}
+
+/// Waits until something comes in, or `limit` has passed.
+pub(crate) fn wait(adapter: usize, limit: Duration) {
+    let inboxes = inboxes();
+    if inboxes.get(&adapter).is_some_and(Inbox::is_empty) {
+        drop(ARRIVED.wait_timeout(inboxes, limit).unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -45,7 +45,8 @@ pub(crate) struct DdiKmd {
 impl DdiKmd {
     pub fn new(adapter: Rc<Adapter>, info: AdapterInfo, is_semantic: bool) -> Self {
         let bases = SegmentBases::new(&info);
-        let patching = Patching::new(bases.clone(), info.patching.no_dma_patching);
+        let patching =
+            Patching::new(bases.clone(), info.patching.no_dma_patching, info.patching.max_allocation_list_slot_id);
         adapter.is_physical.set(info.addressing_model == AddressingModel::Physical);
         let table_bytes = info.page_table_levels.iter().map(|level| level.page_table_size_in_bytes).collect();
         Self {

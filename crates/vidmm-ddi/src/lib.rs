@@ -34,6 +34,7 @@ mod host_aperture;
 mod iommu;
 mod description;
 mod user_work;
+mod wrong_lists;
 mod payload;
 mod building;
 mod allocation_info;

@@ -457,7 +457,7 @@ impl MachineFactory for DriverMachines {
             aperture_commit_limit: desc.aperture_commit_limit_bytes,
             slots: desc.num_slots,
         };
-        description::shrink(&mut info, sizes).inspect_err(|lack| self.note_lack(lack))?;
+        description::shrink(&adapter, &mut info, sizes).inspect_err(|lack| self.note_lack(lack))?;
         self.fail_at(self.fail_at.load(Ordering::Relaxed));
         let umd = Box::new(DdiUmd::new(Rc::clone(&adapter), self.source.clone()));
         if !self.has_gpu() {

@@ -32,10 +32,14 @@ pub(crate) struct Patching {
     bases: SegmentBases,
     /// The driver says that it needs no patches: what it leaves bound is its own affair (SPL-12).
     no_dma_patching: bool,
+    /// MaxAllocationListSlotId.
+    pub num_slots: u32,
+    /// The calls of Render with whole commands.
+    pub num_renders: usize,
     commands: Vec<u64>,
-    elements: Vec<DXGK_ALLOCATIONLIST>,
-    locations: Vec<D3DDDI_PATCHLOCATIONLIST>,
-    locations_out: Bounce,
+    pub elements: Vec<DXGK_ALLOCATIONLIST>,
+    pub locations: Vec<D3DDDI_PATCHLOCATIONLIST>,
+    pub locations_out: Bounce,
     /// The commands that are translated.
     running: Running,
 }
@@ -61,13 +65,15 @@ struct Rendered {
 /// Larger private data of a DMA buffer no driver has.
 const PRIVATE_DATA_MAX: usize = 64 << 20;
 
-const LOCATION_BYTES: usize = size_of::<D3DDDI_PATCHLOCATIONLIST>();
+pub(crate) const LOCATION_BYTES: usize = size_of::<D3DDDI_PATCHLOCATIONLIST>();
 
 impl Patching {
-    pub fn new(bases: SegmentBases, no_dma_patching: bool) -> Self {
+    pub fn new(bases: SegmentBases, no_dma_patching: bool, num_slots: u32) -> Self {
         Self {
             bases,
             no_dma_patching,
+            num_slots,
+            num_renders: 0,
             commands: Vec::new(),
             elements: Vec::new(),
             locations: Vec::new(),
@@ -139,6 +145,9 @@ impl Patching {
         if adapter.user_memory_changes && *render.multipass_offset == 0 && adapter.component_dice.below(2) == 0 {
             self.render_what_changes(adapter, function, context, render);
         }
+        if *render.multipass_offset == 0 {
+            self.render_what_is_wrong(adapter, function, context, render);
+        }
         let place = adapter.dma.rendered(render.context.0, room, private_size(context));
         let number = place.number;
         self.running.buffers.push(number);
@@ -169,7 +178,7 @@ impl Patching {
     }
 
     /// The arguments of a call.
-    fn arguments(
+    pub fn arguments(
         &mut self,
         adapter: &Adapter,
         context: &ContextOfDevice,
@@ -344,6 +353,24 @@ impl Patching {
             result @ (Ok(()) | Err(RenderStatus::InsufficientDmaBuffer)) => {
                 self.take_locations(args.pPatchLocationListOut.cast(), render, adapter.splits.get())?;
                 check_addresses(adapter, render);
+                let given = render.patch_location_list_in;
+                let is_covered = |offset: usize| {
+                    let names = |location: &PatchLocation| {
+                        let element = render.allocation_list.get(location.allocation_index as usize);
+                        element.is_some_and(|element| element.allocation.is_some())
+                    };
+                    given.iter().any(|location| location.patch_offset as usize == offset && names(location))
+                };
+                if let Some(offset) =
+                    user_work::offsets_of_addresses(render.command).find(|&offset| !is_covered(offset))
+                {
+                    let why = "which no patch location covers: the user has chosen the address";
+                    report(
+                        "PAT-10",
+                        format!("DxgkDdiRender has accepted commands with an address at {offset:#x}, {why}"),
+                    );
+                    return Err(RenderStatus::PrivilegedInstruction);
+                }
                 let locations = &*render.patch_location_list_out;
                 if !locations.is_sorted_by_key(|location| location.split_offset) {
                     report("SPL-04", "the split offsets of pPatchLocationListOut fall from one entry to the next");
@@ -452,7 +479,7 @@ pub(crate) fn private_size(context: &ContextOfDevice) -> usize {
     (context.private_data_size as usize).min(PRIVATE_DATA_MAX)
 }
 
-fn status_of(status: NTSTATUS) -> Result<(), RenderStatus> {
+pub(crate) fn status_of(status: NTSTATUS) -> Result<(), RenderStatus> {
     match status {
         0.. => Ok(()),
         STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER => Err(RenderStatus::InsufficientDmaBuffer),

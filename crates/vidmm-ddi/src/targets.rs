@@ -5,19 +5,41 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::fmt;
 
 use vidmm::contract::{
-    KmdProcessHandle, PagingOperation, PagingOperationKind, PteFlags, UpdatePageTable, UpdatePageTableFlags,
+    EngineFence, KmdAllocationHandle, KmdProcessHandle, PagingOperation, PagingOperationKind, PteFlags,
+    UpdatePageTable, UpdatePageTableFlags,
 };
 use vidmm::{PAGE_SIZE, PhysicalAddress};
+
+/// An operation, as findings name the operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Culprit {
+    pub kind: PagingOperationKind,
+    allocation: Option<KmdAllocationHandle>,
+}
+
+impl Culprit {
+    fn of(operation: &PagingOperation) -> Self {
+        Self { kind: operation.kind(), allocation: operation.allocation() }
+    }
+}
+
+impl fmt::Display for Culprit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
+        self.allocation.map_or(Ok(()), |allocation| write!(f, " of allocation {:#x}", allocation.0))
+    }
+}
 
 /// The effect of an operation, for the time when the hardware runs the operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Effect {
     /// Pages at a place are written, and as many pages at another place are read.
-    Physical { kind: PagingOperationKind, to: PhysicalAddress, from: Option<PhysicalAddress>, num_pages: u64 },
+    Physical { culprit: Culprit, to: PhysicalAddress, from: Option<PhysicalAddress>, num_pages: u64 },
     /// The same at addresses of the paging process.
-    Virtual { kind: PagingOperationKind, to: u64, from: Option<u64>, num_pages: u64 },
+    Virtual { culprit: Culprit, to: u64, from: Option<u64>, num_pages: u64 },
     /// Entries of a table of so many bytes are written.
     Maps(UpdatePageTable, u64),
     /// Pages are written that the border does not know.
@@ -27,22 +49,22 @@ pub(crate) enum Effect {
 impl Effect {
     /// The effect of an operation; none if the hardware writes nothing. `table_bytes` is the size of the table of an update.
     pub fn of(operation: &PagingOperation, table_bytes: u64) -> Option<Self> {
-        let kind = operation.kind();
+        let culprit = Culprit::of(operation);
         match operation {
             PagingOperation::Transfer(op) => {
                 let (to, from) = (op.first_destination(), Some(op.first_source()));
-                Some(Self::Physical { kind, to, from, num_pages: op.transfer_size / PAGE_SIZE })
+                Some(Self::Physical { culprit, to, from, num_pages: op.transfer_size / PAGE_SIZE })
             }
             PagingOperation::Fill(op) => {
-                Some(Self::Physical { kind, to: op.destination, from: None, num_pages: op.fill_size / PAGE_SIZE })
+                Some(Self::Physical { culprit, to: op.destination, from: None, num_pages: op.fill_size / PAGE_SIZE })
             }
             PagingOperation::VirtualTransfer(op) => {
                 let (to, from) = (op.destination_virtual_address.0, Some(op.source_virtual_address.0));
-                Some(Self::Virtual { kind, to, from, num_pages: op.transfer_size_in_bytes / PAGE_SIZE })
+                Some(Self::Virtual { culprit, to, from, num_pages: op.transfer_size_in_bytes / PAGE_SIZE })
             }
             PagingOperation::VirtualFill(op) => {
                 let (to, num_pages) = (op.destination_virtual_address.0, op.fill_size_in_bytes / PAGE_SIZE);
-                Some(Self::Virtual { kind, to, from: None, num_pages })
+                Some(Self::Virtual { culprit, to, from: None, num_pages })
             }
             PagingOperation::UpdatePageTable(op) => Some(Self::Maps(*op, table_bytes)),
             PagingOperation::NotifyAlloc(_) => Some(Self::Unknown),
@@ -87,7 +109,7 @@ fn outside(first: u64, num_pages: u64, offset: u64) -> u64 {
 /// An operation in the running buffer.
 #[derive(Debug)]
 struct Running {
-    kind: PagingOperationKind,
+    culprit: Culprit,
     ranges: Vec<Range>,
     /// The first virtual address of each side; none for an operation without virtual addresses.
     addresses: Vec<u64>,
@@ -154,7 +176,7 @@ pub(crate) enum Access {
     /// The page is of the operation, and is not the next page.
     OutOfOrder,
     /// No operation of the running buffer accesses the page: the culprit.
-    Astray(PagingOperationKind),
+    Astray(Culprit),
 }
 
 /// The work that the hardware runs: the engine, and the process.
@@ -182,21 +204,22 @@ pub(crate) struct Targets {
     translations: RefCell<BTreeMap<(KmdProcessHandle, u64), Translation>>,
     buffer: RefCell<Buffer>,
     work: Cell<Option<Work>>,
+    packet: Cell<Option<EngineFence>>,
 }
 
 impl Targets {
     /// The hardware begins a paging buffer with the effects of the operations.
-    pub fn begin_paging(&self, work: Option<Work>, effects: &[Effect]) {
+    pub fn begin_paging(&self, packet: EngineFence, work: Option<Work>, effects: &[Effect]) {
         let mut buffer = Buffer { is_judged: true, ..Buffer::default() };
         for effect in effects {
             let operation = match *effect {
-                Effect::Physical { kind, to, from, num_pages } => {
+                Effect::Physical { culprit, to, from, num_pages } => {
                     let sides = [Some((to, true)), from.map(|from| (from, false))];
                     let ranges = sides.into_iter().flatten();
                     let ranges = ranges.map(|(first, is_written)| Range { first, num_pages, is_written }).collect();
-                    Running { kind, ranges, addresses: Vec::new(), num_pages }
+                    Running { culprit, ranges, addresses: Vec::new(), num_pages }
                 }
-                Effect::Virtual { kind, to, from, num_pages } => {
+                Effect::Virtual { culprit, to, from, num_pages } => {
                     let mut ranges = Vec::new();
                     for (address, is_written) in [(Some(to), true), (from, false)] {
                         let Some(address) = address else { continue };
@@ -205,14 +228,14 @@ impl Targets {
                         });
                         buffer.is_judged &= is_known;
                     }
-                    Running { kind, ranges, addresses: [Some(to), from].into_iter().flatten().collect(), num_pages }
+                    Running { culprit, ranges, addresses: [Some(to), from].into_iter().flatten().collect(), num_pages }
                 }
                 Effect::Maps(op, table_bytes) => {
                     self.map(&op);
                     let num_pages = table_bytes.div_ceil(PAGE_SIZE);
                     let table = Range { first: op.page_table_address, num_pages, is_written: true };
-                    let kind = PagingOperationKind::UpdatePageTable;
-                    Running { kind, ranges: vec![table], addresses: Vec::new(), num_pages: 1 }
+                    let culprit = Culprit::of(&PagingOperation::UpdatePageTable(op));
+                    Running { culprit, ranges: vec![table], addresses: Vec::new(), num_pages: 1 }
                 }
                 Effect::Unknown => {
                     buffer.is_judged = false;
@@ -226,6 +249,7 @@ impl Targets {
         }
         self.buffer.replace(buffer);
         self.work.set(work);
+        self.packet.set(Some(packet));
     }
 
     /// The hardware begins work of a user.
@@ -237,6 +261,7 @@ impl Targets {
     pub fn end(&self) {
         self.buffer.take();
         self.work.set(None);
+        self.packet.set(None);
     }
 
     /// Notes the translations of an update.
@@ -291,6 +316,11 @@ impl Targets {
         translation.is_some_and(|translation| translation.before.contains(&place))
     }
 
+    /// The packet of the paging buffer that the hardware runs.
+    pub fn packet(&self) -> Option<EngineFence> {
+        self.packet.get()
+    }
+
     /// The engine that runs work.
     pub fn engine(&self) -> Option<u32> {
         self.work.get().map(|work| work.engine)
@@ -329,7 +359,7 @@ impl Targets {
         let Some(right) = writer(buffer.current).or_else(|| writer(0)) else {
             let is_over = buffer.written >= current.num_pages && !current.is_beside(place);
             let culprit = if is_over { (buffer.current + 1).min(operations.len() - 1) } else { buffer.current };
-            return Access::Astray(operations[culprit].kind);
+            return Access::Astray(operations[culprit].culprit);
         };
         buffer.written = if right == buffer.current { buffer.written + 1 } else { 1 };
         buffer.current = right;
@@ -343,7 +373,7 @@ impl Targets {
         let current = buffer.operations.get(buffer.current).filter(|it| it.ranges(false).next().is_some());
         let Some(current) = current.filter(|_| buffer.is_judged) else { return Access::Right };
         if !current.has(false, place) {
-            return Access::Astray(current.kind);
+            return Access::Astray(current.culprit);
         }
         let number = buffer.written.saturating_sub(1);
         buffer.in_order(current.addresses.is_empty() || current.page(false, number) == Some(place))
@@ -361,18 +391,18 @@ impl Targets {
     }
 
     /// The operation beside whose virtual addresses an address is: the culprit of a fault. None if the address is of an operation.
-    pub fn culprit_of_fault(&self, address: u64) -> Option<PagingOperationKind> {
+    pub fn culprit_of_fault(&self, address: u64) -> Option<Culprit> {
         let buffer = self.buffer.borrow();
         let distance = |it: &Running| {
             let distances = it.addresses.iter().map(|&first| outside(first, it.num_pages, address));
-            Some((distances.min()?, it.kind))
+            Some((distances.min()?, it.culprit))
         };
         let current = buffer.operations.get(buffer.current).filter(|it| buffer.written >= it.num_pages);
         // The pages behind an operation may be pages of another operation.
         let goes_on = current.and_then(distance).filter(|&(distance, _)| distance == 1);
         let nearest = || buffer.operations.iter().filter_map(distance).min_by_key(|&(distance, _)| distance);
-        let (distance, kind) = goes_on.or_else(nearest)?;
-        (distance > 0).then_some(kind)
+        let (distance, culprit) = goes_on.or_else(nearest)?;
+        (distance > 0).then_some(culprit)
     }
 
     /// The virtual addresses of the pages of operations in the running buffer, and the places of the pages. For an access out of order

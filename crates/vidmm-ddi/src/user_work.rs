@@ -125,6 +125,25 @@ fn command(bytes: &[u8]) -> Option<(Command, &[u8])> {
     Some((command, after))
 }
 
+/// Where the addresses are that the kernels in `bytes` access.
+pub(crate) fn offsets_of_addresses(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    let mut rest = bytes;
+    let next = std::iter::from_fn(move || {
+        let start = bytes.len() - rest.len();
+        let (command, after) = command(rest)?;
+        rest = after;
+        Some((start, command))
+    });
+    next.flat_map(|(start, command)| {
+        let ranges = match command {
+            Command::Kernel { inputs, outputs, .. } => [inputs, outputs].concat(),
+            Command::State => Vec::new(),
+        };
+        let used = ranges.into_iter().enumerate().filter(|(_, range)| range.count > 0);
+        used.map(move |(index, _)| start + UserCommandsInC.address_offset(index)).collect::<Vec<_>>()
+    })
+}
+
 fn shape(inputs: &[Range], outputs: &[Range]) -> Shape {
     let pages = |ranges: &[Range]| ranges.iter().map(|range| range.count).collect();
     (pages(inputs), pages(outputs))

@@ -4,6 +4,7 @@ use std::{ffi::CString, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use clap::{ValueEnum, ValueHint};
 
+use super::findings::is_rule;
 use crate::args::seeds;
 
 /// Try a driver in C or C++, and name the rule that each mistake breaks
@@ -36,11 +37,11 @@ pub struct CheckArgs {
     pub list: bool,
 
     /// Show findings of these rules only
-    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule)]
     pub rule: Vec<String>,
 
     /// Show no findings of these rules
-    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule)]
     pub skip: Vec<String>,
 
     /// Create all allocations from this private data, as a user-mode driver has written it; one file for each kind of allocation
@@ -106,6 +107,11 @@ fn time(text: &str) -> Result<Duration, String> {
         Err(_) => Duration::from_nanos(text.parse::<vidmm_sim::Duration>()?.ns),
     };
     if time.is_zero() { Err("write a time above 0".to_owned()) } else { Ok(time) }
+}
+
+/// Reads the name of a rule.
+fn rule(text: &str) -> Result<String, &'static str> {
+    if is_rule(text) { Ok(text.to_owned()) } else { Err("there is no such rule; `vidmm check --list` has the rules") }
 }
 
 /// Reads a value of the registry.

@@ -26,7 +26,7 @@ pub struct Found {
 }
 
 /// The rules that are checked, and what each is about. The numbers of facts are explained in `docs/reference/facts.md`.
-pub const RULES: [(&str, &str); 97] = [
+pub const RULES: [(&str, &str); 98] = [
     ("BPB-01", "an answer to BuildPagingBuffer that no document allows"),
     ("BPB-02", "pDmaBuffer and the bytes written: packed, inside of the buffer"),
     ("BPB-05", "a new buffer is asked for without progress in the last one"),
@@ -42,7 +42,10 @@ pub const RULES: [(&str, &str); 97] = [
     ("GVA-30", "UPDATE_PAGE_TABLE: each entry, and those beside them"),
     ("GVA-34", "FLUSH_TLB: success without a command, or the range"),
     ("NTF-02", "NOTIFY_ALLOC: content is plain before it is evicted from system memory"),
-    ("PAT-10", "DxgkDdiPatch: each address of the part that is submitted"),
+    (
+        "PAT-10",
+        "DxgkDdiRender refuses addresses of the user's choice; DxgkDdiPatch: each address of the part that is submitted",
+    ),
     ("PAT-12", "DxgkDdiRender: the status of a refusal, and progress where a DMA buffer is full"),
     ("PAT-14", "DxgkDdiRender writes the addresses that are known, and lists every reference"),
     ("PAT-15", "DxgkDdiPatch does not fail"),
@@ -55,6 +58,7 @@ pub const RULES: [(&str, &str); 97] = [
     ("CRE-03", "what the driver decides about an allocation: size, alignment, segments"),
     ("DRV-04", "a remark: a commit limit of 0"),
     ("DRV-05", "a remark: MaxAllocationListSlotId of 0"),
+    ("SEG-35", "a remark: PagingBufferSize of 0"),
     ("DRV-08", "a remark: segments with one BaseAddress"),
     ("DRV-12", "DxgkDdiRender fails where the user's memory has vanished, and reads each byte once"),
     ("DRV-13", "a remark: pool of work that was never submitted"),
@@ -138,18 +142,48 @@ pub const RULES: [(&str, &str); 97] = [
     ("SHIM-WORK-ITEM", "work items are queued once, and freed when they have run"),
 ];
 
-/// The first fact that a text begins to tell of, as in `BPB-05, U-10: the driver ...`, and the text from there on.
-fn fact_in(text: &str) -> Option<(&str, &str)> {
-    let starts = text.char_indices().filter(|&(at, _)| at == 0 || text[..at].ends_with([' ', '('])).map(|(at, _)| at);
-    starts.map(|at| &text[at..]).find_map(|rest| {
-        let (word, _) = rest.split_once([':', ','])?;
-        let (family, number) = word.split_once('-')?;
-        let is_fact = family.len() == 3
+/// Whether a word is the number of a fact.
+fn is_fact(word: &str) -> bool {
+    word.split_once('-').is_some_and(|(family, number)| {
+        family.len() == 3
             && family.bytes().all(|byte| byte.is_ascii_uppercase())
             && !number.is_empty()
-            && number.bytes().all(|byte| byte.is_ascii_digit());
-        is_fact.then_some((word, rest))
+            && number.bytes().all(|byte| byte.is_ascii_digit())
     })
+}
+
+/// Whether findings may be by this rule: one of the list, or another fact or invariant, which the manager may name.
+pub fn is_rule(name: &str) -> bool {
+    let is_invariant = |number: &str| number.len() == 2 && number.bytes().all(|byte| byte.is_ascii_digit());
+    RULES.iter().any(|&(rule, _)| rule == name) || is_fact(name) || name.strip_prefix('I').is_some_and(is_invariant)
+}
+
+/// Whether a finding may have this key: a rule, or a rule and an operation.
+pub fn is_key(key: &str) -> bool {
+    match key.split_once(' ') {
+        Some((rule, operation)) => is_rule(rule) && OPERATIONS.contains(&operation),
+        None => is_rule(key),
+    }
+}
+
+/// The first fact that a text begins to tell of, as in `BPB-05, U-10: the driver ...`, and the text from there on; where the fact is in
+/// parentheses, up to their end.
+fn fact_in(text: &str) -> Option<(&str, &str)> {
+    let starts = text.char_indices().filter(|&(at, _)| at == 0 || text[..at].ends_with([' ', '('])).map(|(at, _)| at);
+    starts.map(|at| &text[at..at + end_of_parentheses(&text[at..])]).find_map(|rest| {
+        let (word, _) = rest.split_once([':', ','])?;
+        is_fact(word).then_some((word, rest))
+    })
+}
+
+/// Where the parentheses end in which a text begins; its length if it begins in none.
+fn end_of_parentheses(text: &str) -> usize {
+    let mut open = 0;
+    let ends = |byte: u8| {
+        open += i64::from(byte == b'(') - i64::from(byte == b')');
+        open < 0
+    };
+    text.bytes().position(ends).unwrap_or(text.len())
 }
 
 impl Found {
@@ -371,10 +405,9 @@ mod tests {
         let told = "BPB-05, U-10: the driver wrote nothing";
         assert_eq!(fact_in(told), Some(("BPB-05", told)));
         assert_eq!(fact_in(&format!("the adapter is in error: {told}")), Some(("BPB-05", told)));
-        assert_eq!(
-            fact_in("it was refused: violation (CRE-03: a size of 0)"),
-            Some(("CRE-03", "CRE-03: a size of 0)"))
-        );
+        assert_eq!(fact_in("it was refused: violation (CRE-03: a size of 0)"), Some(("CRE-03", "CRE-03: a size of 0")));
+        let told = "FLT-30: the driver did not return (a reset)";
+        assert_eq!(fact_in(&format!("it is in error ({told})")), Some(("FLT-30", told)));
         assert_eq!(fact_in("the answer was ok (at 0x10), but `busy` was expected (RES-80)"), None);
     }
 }

@@ -19,7 +19,7 @@ pub use args::CheckArgs;
 
 use crate::{known::Known, output::write_file, report::unless_closed};
 use args::FormatArg;
-use findings::{Limit, RULES, Report};
+use findings::{Limit, RULES, Report, is_key};
 use jobs::Job;
 
 /// Tries the driver, and prints what was found. Returns whether there is nothing new.
@@ -42,6 +42,10 @@ pub fn run(args: &CheckArgs) -> Result<bool, Box<dyn Error>> {
         return Err(format!("there is no file {}; build the driver with `-shared -fPIC`", driver.display()).into());
     }
     let known = Known::read(args.known.as_deref())?;
+    known.must_be(is_key).map_err(|(line, key)| {
+        let file = args.known.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
+        format!("line {line} of {file}: `{key}` is no rule, and no rule and operation, as in `BPB-40 VIRTUAL_TRANSFER`")
+    })?;
     let jobs = match &args.replay {
         Some(name) => vec![Job::parse(name).ok_or_else(|| format!("`{name}` is no check; as in `world-17`"))?],
         None => Job::all(args)?,

@@ -6,7 +6,7 @@ use crate::common::c_driver::{bugs, built, built_of, can_build, check, check_pla
 use crate::common::workspace;
 
 /// The right forms of all reference drivers: a driver, and a variable of its Makefile.
-const RIGHT: [(&str, &str); 20] = [
+const RIGHT: [(&str, &str); 23] = [
     ("gpummu", ""),
     ("gpummu", "WITH_BACKWARDS"),
     ("gpummu", "WITH_COPY_ENGINE"),
@@ -24,6 +24,9 @@ const RIGHT: [(&str, &str); 20] = [
     ("patching", "WITH_QUEUE"),
     ("patching", "WITH_KEPT_POINTERS"),
     ("patching", "WITH_ONE_CONTEXT"),
+    ("patching", "WITH_REPORTER"),
+    ("patching", "WITH_EVICTION_SET"),
+    ("patching", "WITHOUT_ENGINE_RESET"),
     ("patching", "WITHOUT_MEMORY"),
     ("wdk", ""),
     ("wdk", "WITH_GPU_MMU"),
@@ -228,6 +231,76 @@ fn reports_from_threads_of_the_driver_are_waited_for_and_counted() {
     let run = check(&built_of("gpummu", "BUG_NONE", "WITH_THREAD"), &["--seeds", "1..20"]).expect(0);
     assert!(run.stdout.contains("found       0"), "{run}");
     assert!(run.stdout.contains("from threads of the driver"), "{run}");
+}
+
+/// A report before the judged moment is seen, and a thread that is about to report is waited for, whatever the machine does meanwhile.
+#[test]
+fn reports_of_a_thread_that_races_are_seen() {
+    if !can_build() {
+        return;
+    }
+    let driver = built_of("patching", "BUG_NONE", "WITH_REPORTER");
+    for race in ["race-1", "race-2", "race-3"].into_iter().cycle().take(9) {
+        let run = check(&driver, &["--replay", race]).expect(0);
+        assert!(run.stdout.contains("found       0"), "{run}");
+    }
+}
+
+/// An adapter is tried without its aperture, and the driver may name the aperture for evictions all the same (SEG-45).
+#[test]
+fn a_driver_may_name_an_aperture_that_a_check_leaves_out() {
+    if !can_build() {
+        return;
+    }
+    let driver = built_of("patching", "BUG_NONE", "WITH_EVICTION_SET");
+    for scenario in ["drivers/split", "drivers/patched-again"] {
+        let run = check(&driver, &["--replay", scenario]).expect(0);
+        assert!(run.stdout.contains("found       0") && !run.stdout.contains("skipped "), "{run}");
+    }
+}
+
+/// Without SupportPerEngineTDR a fault leads to a reset of the adapter (FLT-20, FLT-32).
+#[test]
+fn a_driver_that_resets_no_single_engine_has_its_adapter_reset() {
+    if !can_build() {
+        return;
+    }
+    let right = built_of("patching", "BUG_NONE", "WITHOUT_ENGINE_RESET");
+    let run = check(&right, &["--replay", "drivers/restart-and-patch"]).expect(0);
+    assert!(run.stdout.contains("found       0") && !run.stdout.contains("skipped "), "{run}");
+    let number = bugs("patching").iter().position(|bug| bug == "BUG_NO_PREPATCH").expect("the driver has the mistake");
+    let faults = with_all_bugs("patching", "WITHOUT_ENGINE_RESET");
+    let run = check_planted(&faults, number, &["--seeds", "1..12"]).expect(1);
+    assert!(run.stdout.contains("PAT-14") && !run.stdout.contains("FLT-30"), "{run}");
+}
+
+#[test]
+fn a_paging_buffer_without_room_is_a_remark() {
+    if !can_build() {
+        return;
+    }
+    let run = check(&built_of("patching", "BUG_NONE", "WITHOUT_PAGING_BUFFER"), &["--replay", "start"]).expect(0);
+    assert!(run.stdout.contains("remark      SEG-35"), "{run}");
+}
+
+#[test]
+fn rules_and_known_findings_that_there_are_not_are_refused() {
+    if !can_build() {
+        return;
+    }
+    let driver = built("BUG_NONE");
+    for option in ["--rule", "--skip"] {
+        let run = check(&driver, &["--replay", "start", option, "NONSENSE"]).expect(2);
+        assert!(run.stderr.contains("there is no such rule"), "{run}");
+        check(&driver, &["--replay", "start", option, "BPB-20,SHIM-LOCK,I04"]).expect(0);
+    }
+    let file = tempfile::NamedTempFile::new().expect("there is a folder for files");
+    let known = file.path().to_str().expect("the path is text");
+    for wrong in ["garbage line", "BPB-20 NONSENSE", "NONSENSE"] {
+        std::fs::write(file.path(), format!("BPB-20 TRANSFER\n# a comment\n{wrong}\n")).expect("the file is written");
+        let run = check(&driver, &["--replay", "start", "--known", known]).expect(2);
+        assert!(run.stderr.contains(&format!("line 3 of {known}: `{wrong}` is no rule")), "{run}");
+    }
 }
 
 /// A seed chooses the next thread at calls of the shim, so runs of a driver with threads are equal; races may differ.

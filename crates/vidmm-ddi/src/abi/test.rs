@@ -110,4 +110,5 @@ pub struct VIDMM_SHIM {
     pub NewMdlMemory: unsafe extern "C" fn(usize) -> *mut c_void,
     pub HideMdlMemory: unsafe extern "C" fn(*mut c_void),
     pub FreeMdlMemory: unsafe extern "C" fn(),
+    pub ThreadsAreIdle: unsafe extern "C" fn() -> BOOLEAN,
 }

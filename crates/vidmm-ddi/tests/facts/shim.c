@@ -1,6 +1,14 @@
 /* What a driver defers, as a driver sees it: each check ends the program. */
+#ifdef __cplusplus
+extern "C" {
+#endif
 #include "ntddk.h"
+#include "ntintsafe.h"
+#include "ntstrsafe.h"
 #include "vidmm_host.h"
+#ifdef __cplusplus
+}
+#endif
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -446,6 +454,69 @@ static void StackIsMeasuredWithoutCallbacks(void) {
     g_Shim->SetMachine(0, (1ull << 34) - 1, FALSE, 0);
 }
 
+C_ASSERT(sizeof(ULONG) == 4);
+
+/* A driver declares its entry by this type. */
+static DRIVER_INITIALIZE Entry;
+static NTSTATUS Entry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) {
+    return DriverObject == NULL && RegistryPath == NULL ? STATUS_SUCCESS : STATUS_UNSUCCESSFUL;
+}
+
+static void NumbersThatDoNotFitAreSaid(void) {
+    ULONG Long;
+    SIZE_T Size;
+    USHORT Short;
+    LONG Signed;
+    CHECK(RtlULongAdd(MAXULONG, 1, &Long) == STATUS_INTEGER_OVERFLOW && RtlULongAdd(2, 3, &Long) == STATUS_SUCCESS && Long == 5);
+    CHECK(RtlULongSub(1, 2, &Long) == STATUS_INTEGER_OVERFLOW && Long == MAXULONG);
+    CHECK(RtlULongMult(1u << 16, 1u << 16, &Long) == STATUS_INTEGER_OVERFLOW);
+    CHECK(RtlSizeTMult(MAXSIZE_T, 2, &Size) == STATUS_INTEGER_OVERFLOW && RtlSizeTSub(3, 2, &Size) == STATUS_SUCCESS && Size == 1);
+    CHECK(RtlLongAdd(MAXLONG, 1, &Signed) == STATUS_INTEGER_OVERFLOW && RtlLongSub(1, 2, &Signed) == STATUS_SUCCESS && Signed == -1);
+    CHECK(RtlULongLongToULong(MAXULONGLONG, &Long) == STATUS_INTEGER_OVERFLOW && RtlSizeTToULong(7, &Long) == STATUS_SUCCESS && Long == 7);
+    CHECK(RtlULongToUShort(0x10000, &Short) == STATUS_INTEGER_OVERFLOW && Short == MAXUSHORT);
+    CHECK(RtlLongToULong(-1, &Long) == STATUS_INTEGER_OVERFLOW);
+    CHECK(min((SIZE_T)3, 2u) == 2 && max(3u, (SIZE_T)2) == 3 && MAXLONGLONG > 0 && MINLONGLONG < 0);
+    CHECK(Entry(NULL, NULL) == STATUS_SUCCESS && IO_NO_INCREMENT == 0);
+}
+
+static void TextsEndInsideOfTheirBuffers(void) {
+    static const WCHAR Wide[] = {'a', 'b', 'c', 0};
+    CHAR Text[6];
+    WCHAR Room[3];
+    SIZE_T Length;
+    CHECK(RtlStringCbCopyA(Text, sizeof(Text), "abc") == STATUS_SUCCESS && strcmp(Text, "abc") == 0);
+    CHECK(RtlStringCbCatA(Text, sizeof(Text), "defg") == STATUS_BUFFER_OVERFLOW && strcmp(Text, "abcde") == 0);
+    CHECK(RtlStringCchCopyNA(Text, sizeof(Text), "abcdefgh", 2) == STATUS_SUCCESS && strcmp(Text, "ab") == 0);
+    CHECK(RtlStringCchCopyA(Text, 0, "a") == STATUS_INVALID_PARAMETER);
+    CHECK(RtlStringCbPrintfA(Text, sizeof(Text), "%u", 1234567u) == STATUS_BUFFER_OVERFLOW && strcmp(Text, "12345") == 0);
+    CHECK(RtlStringCchPrintfA(Text, sizeof(Text), "%s", "x") == STATUS_SUCCESS && strcmp(Text, "x") == 0);
+    CHECK(RtlStringCbLengthA("abc", 3, &Length) == STATUS_INVALID_PARAMETER && Length == 0);
+    CHECK(RtlStringCbLengthW(Wide, sizeof(Wide), &Length) == STATUS_SUCCESS && Length == 6);
+    CHECK(RtlStringCbCopyW(Room, sizeof(Room), Wide) == STATUS_BUFFER_OVERFLOW && Room[1] == 'b' && Room[2] == 0);
+    CHECK(RtlStringCchCatW(Room, 3, Wide) == STATUS_BUFFER_OVERFLOW);
+}
+
+/* The functions whose highest level is below that of the interrupt. */
+static void EventsAndObjectsAreForLowLevels(void) {
+    KIRQL Irql;
+    KEVENT Event;
+    KeInitializeEvent(&Event, NotificationEvent, FALSE);
+    g_Reports[0] = 0;
+    KeRaiseIrql(DISPATCH_LEVEL, &Irql);
+    KeSetEvent(&Event, IO_NO_INCREMENT, FALSE);
+    KeClearEvent(&Event);
+    CHECK(g_Reports[0] == 0);
+    ZwClose(NULL);
+    CHECK(strcmp(g_Reports, "SHIM-IRQL ") == 0);
+    KeLowerIrql(Irql);
+    KeRaiseIrql(DIRQL, &Irql);
+    KeSetEvent(&Event, IO_NO_INCREMENT, FALSE);
+    KeClearEvent(&Event);
+    CHECK(strcmp(g_Reports, "SHIM-IRQL SHIM-IRQL SHIM-IRQL ") == 0);
+    KeLowerIrql(Irql);
+    g_Reports[0] = 0;
+}
+
 int main(void) {
     VIDMM_HOST Host;
     RtlZeroMemory(&Host, sizeof(Host));
@@ -468,5 +539,8 @@ int main(void) {
     HeldLocksHaveAPlace();
     LeaksHaveATagAndACall();
     StackIsMeasuredWithoutCallbacks();
+    NumbersThatDoNotFitAreSaid();
+    TextsEndInsideOfTheirBuffers();
+    EventsAndObjectsAreForLowLevels();
     return 0;
 }

@@ -171,8 +171,9 @@ impl Effect {
         }
     }
 
-    /// The offsets that the driver has added to the addresses of a later part, some pages of which are wrong; none if that does not
-    /// explain what is on all of its pages. `from_start` says where a page lies from which one counts and to which, without any offset.
+    /// The offsets that the driver has added to the addresses of a later part with wrong pages; none if these offsets do not explain the
+    /// content of all pages, or explain zeros alone. `from_start` says where a page lies from which one counts and to which, without any
+    /// offset.
     pub fn offsets(&self, from_start: impl Fn(u64) -> [Option<Page>; 2], gpu: &dyn Gpu) -> Option<Offsets> {
         let Effect::Moved(allocation, pages) = self else { return None };
         // Pages with equal content leave a choice; the commonest reading comes first.
@@ -185,18 +186,24 @@ impl Effect {
             // Without its offset a long part is written over its own pages, too.
             let over = pages.get(moved.page as usize);
             let is_left = |over_it| Some(found) == if over.is_some() { over_it } else { moved.before };
-            Some(readings.map(|adds| match adds {
+            // Zeros are everywhere, and have no source. Only zeros have the digest 0.
+            let tells = readings.map(|adds| {
+                let moved = if adds == Offsets::OfDestination { found } else { start_of_destination };
+                found != expected && moved != 0
+            });
+            let explains = readings.map(|adds| match adds {
                 Offsets::None => is_left(Some(expected)) && start_of_destination == start_of_source,
                 Offsets::OfDestination => found == start_of_source,
                 Offsets::OfSource => {
                     is_left(over.and_then(|over| over.content.digest())) && start_of_destination == expected
                 }
-            }))
+            });
+            Some((explains, tells))
         };
         // A page that nobody can read says nothing, and there must be one that does.
-        let both = |one: [bool; 3], other: [bool; 3]| std::array::from_fn(|at| one[at] && other[at]);
-        let explained = (0..).zip(pages).filter_map(explained_by).reduce(both)?;
-        readings.into_iter().zip(explained).find(|&(_, is_explained)| is_explained).map(|(adds, _)| adds)
+        let (explained, told): (Vec<_>, Vec<_>) = (0..).zip(pages).filter_map(explained_by).unzip();
+        let is_it = |at: &usize| explained.iter().all(|page| page[*at]) && told.iter().any(|page| page[*at]);
+        (0..readings.len()).find(is_it).map(|at| readings[at])
     }
 
     /// The first thing that is wrong, now that operation number `operation` has ended. All flushes since its packet began are

@@ -213,10 +213,12 @@ impl fmt::Display for Wrong {
             Wrong::Part { adds: Offsets::None } => f.write_str(
                 "the driver adds no offset, or moves nothing: if it takes the addresses for advanced already, `--transfer-offset preadvanced` is for it",
             ),
-            Wrong::Part { adds: Offsets::OfSource } => f.write_str("the driver adds the offset to the source only"),
-            Wrong::Part { adds: Offsets::OfDestination } => {
-                f.write_str("the driver adds the offset to the destination only")
-            }
+            Wrong::Part { adds: Offsets::OfSource } => f.write_str(
+                "the pages lie at the start of the destination: TransferOffset, or MdlOffset of a list, is not added to the destination",
+            ),
+            Wrong::Part { adds: Offsets::OfDestination } => f.write_str(
+                "the pages have the content at the start of the source: TransferOffset, or MdlOffset of a list, is not added to the source",
+            ),
             Wrong::Entry { index, expected, found } => {
                 write!(f, "entry {index} is ")?;
                 match found {

@@ -44,7 +44,7 @@ pub(crate) fn start<'a>(
     let host = HookedHost::new(machine.host, counter.clone());
     let kmd = HookedKmd::new(machine.kmd, counter.clone());
     let machine = Machine { kmd: Box::new(kmd), host: Box::new(host), ..machine };
-    let tdr = limits_without(lacks, adapter.tdr.into());
+    let tdr = limits_without(lacks - scenario.spared(), adapter.tdr.into());
     let options = AdapterOptions { events: true, tdr, ..adapter.options() };
     let runtime = start_adapter(factory, options, machine)?;
     let no_engine = || RunError::Machine("it has no engine that renders, or none that copies".to_owned());

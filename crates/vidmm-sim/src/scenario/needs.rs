@@ -1,6 +1,6 @@
 //! The features that a scenario needs of its machine.
 
-use vidmm_runtime::AllocationSegments;
+use vidmm_runtime::{AllocationSegments, GpuFault};
 
 use super::adapter::{AdapterSettings, PageTables, UpdateMode};
 use super::contract::Wddm;
@@ -49,10 +49,17 @@ impl ExplicitScenario {
         let is_later = |step: &Step| matches!(&step.action, Action::Call(Call::KillProcess(kill)) if kill.after > 0);
         let counts = faults.iter().any(|fault| matches!(fault.when, When::Nth(_))) || self.steps.iter().any(is_later);
         let counts = counts && self.judged_by != JudgedBy::Rules;
-        of_adapter(&self.adapter, has_local_memory)
+        let needed = of_adapter(&self.adapter, has_local_memory)
             | of_faults(&faults)
             | steps
-            | if_so(Features::MODEL_OCCASIONS, counts)
+            | if_so(Features::MODEL_OCCASIONS, counts);
+        needed - self.spared()
+    }
+
+    /// The features that the scenario does without: where every reset of an engine is to fail, a machine without such resets does.
+    pub fn spared(&self) -> Features {
+        let fails = Fault { kind: FaultKind::Gpu(GpuFault::FailEngineReset), when: When::Always };
+        if_so(Features::ENGINE_RESET, self.all_faults().contains(&fails))
     }
 }
 

@@ -25,6 +25,13 @@ bugs! {
     a_slot_that_is_not_bound_again: BUG_STAYS_BOUND by "SPL-12";
     a_split_point_behind_the_state: BUG_SPLIT_BEHIND_STATE by "SPL-06";
     a_list_that_is_believed: BUG_LIST_NOT_CHECKED by "SPL-04";
+    an_index_that_is_believed: BUG_INDEX_NOT_CHECKED by "SPL-02";
+    a_slot_that_is_believed: BUG_SLOT_NOT_CHECKED by "SPL-02";
+    an_offset_in_the_commands_that_is_believed: BUG_PATCH_OFFSET_NOT_CHECKED by "PAT-10";
+    an_offset_in_an_allocation_that_is_believed: BUG_ALLOCATION_OFFSET_NOT_CHECKED by "PAT-10";
+    an_address_that_is_believed: BUG_ADDRESS_NOT_CHECKED by "PAT-10";
+    an_event_that_is_set_in_the_interrupt_routine: BUG_EVENT_SET_IN_INTERRUPT with WITH_REPORTER by "SHIM-IRQL";
+    a_thread_that_waits_for_an_event_that_is_freed: BUG_REPORTER_LEFT with WITH_REPORTER by "SHIM-THREAD";
     a_list_that_ends_in_an_entry: BUG_LIST_NOT_ADVANCED by "DDI-RENDER";
     a_kernel_that_no_program_has: BUG_COMMAND_GARBLED by "DDI-RENDER";
     a_dma_buffer_that_ends_behind_its_end: BUG_RENDER_TOO_FAR by "BPB-02";

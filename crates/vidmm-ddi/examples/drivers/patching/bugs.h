@@ -32,6 +32,11 @@ enum {
     BUG_STAYS_BOUND,               /* a slot that holds its allocation already is not bound again at a split point */
     BUG_SPLIT_BEHIND_STATE,        /* split points are behind the command that programs the state */
     BUG_LIST_NOT_CHECKED,          /* Render believes the list of the user-mode driver */
+    BUG_INDEX_NOT_CHECKED,         /* Render believes AllocationIndex */
+    BUG_SLOT_NOT_CHECKED,          /* Render believes SlotId */
+    BUG_PATCH_OFFSET_NOT_CHECKED,  /* Render believes PatchOffset */
+    BUG_ALLOCATION_OFFSET_NOT_CHECKED, /* Render believes AllocationOffset */
+    BUG_ADDRESS_NOT_CHECKED,       /* Render believes addresses that no patch location covers */
     BUG_LIST_NOT_ADVANCED,         /* pPatchLocationListOut is set to the middle of an entry */
     BUG_RENDER_TOO_FAR,            /* pDmaBuffer is set behind the end of the buffer */
     BUG_PRIVATE_DATA_TOO_FAR,      /* pDmaBufferPrivateData is set behind the end of its data */
@@ -85,6 +90,9 @@ enum {
     BUG_USER_MEMORY_READ_TWICE,    /* Render checks the user's memory, and copies it afterwards */
     /* With WITH_KEPT_POINTERS=1: */
     BUG_PAGING_DATA_TOO_FAR,       /* pDmaBufferPrivateData of a paging buffer is set behind the end of the data */
+    /* With WITH_REPORTER=1: */
+    BUG_EVENT_SET_IN_INTERRUPT,    /* the interrupt routine sets an event */
+    BUG_REPORTER_LEFT,             /* the driver's thread waits on behind RemoveDevice, for an event that is freed */
     /* With WITH_QUEUE=1: */
     BUG_NEWEST_FIRST,              /* the hardware runs the newest packet of its queue first */
     /* With WITH_PARTS=1: */

@@ -106,6 +106,9 @@ static BOOLEAN IsHeld(const DXGKARG_RENDER *Render, UINT Number) {
 static BOOLEAN IsInside(const DXGK_ALLOCATIONLIST *Element, const D3DDDI_PATCHLOCATIONLIST *Location, const FIELD *Field,
                         SIZE_OF *SizeOf) {
     UINT64 Size = (SizeOf(Element->hDeviceSpecificAllocation) + PAGE_SIZE - 1) & ~(UINT64)(PAGE_SIZE - 1);
+    if (BUG(ALLOCATION_OFFSET_NOT_CHECKED)) {
+        return TRUE;
+    }
     return Location->AllocationOffset % PAGE_SIZE == 0 && Location->AllocationOffset <= Size &&
            Field->Bytes <= Size - Location->AllocationOffset && (Element->WriteOperation || !Field->IsWritten);
 }
@@ -115,7 +118,8 @@ static NTSTATUS CheckLocation(const DXGKARG_RENDER *Render, UINT Number, UINT Sl
     const BYTE *Commands = (const BYTE *)Render->pCommand;
     const DXGK_ALLOCATIONLIST *Element;
     FIELD Field;
-    if (Location->AllocationIndex >= Render->AllocationListSize || Location->SlotId >= Slots) {
+    if ((Location->AllocationIndex >= Render->AllocationListSize && !BUG(INDEX_NOT_CHECKED)) ||
+        (Location->SlotId >= Slots && !BUG(SLOT_NOT_CHECKED))) {
         return STATUS_INVALID_HANDLE;
     }
     if (BUG(LIST_NOT_CHECKED)) {
@@ -127,6 +131,9 @@ static NTSTATUS CheckLocation(const DXGKARG_RENDER *Render, UINT Number, UINT Sl
     }
     Element = &Render->pAllocationList[Location->AllocationIndex];
     if (Element->hDeviceSpecificAllocation == NULL) {
+        return STATUS_SUCCESS;
+    }
+    if (BUG(PATCH_OFFSET_NOT_CHECKED)) {
         return STATUS_SUCCESS;
     }
     if (!FindField(Commands, Render->CommandLength, Location->PatchOffset, &Field) ||
@@ -153,7 +160,8 @@ static UINT LocationsAt(const DXGKARG_RENDER *Render, UINT Offset) {
 static NTSTATUS CheckAddresses(const DXGKARG_RENDER *Render) {
     const BYTE *Commands = (const BYTE *)Render->pCommand;
     UINT At = 0;
-    while (At < Render->CommandLength && !BUG(LIST_NOT_CHECKED)) {
+    while (At < Render->CommandLength && !BUG(LIST_NOT_CHECKED) && !BUG(ADDRESS_NOT_CHECKED) && !BUG(INDEX_NOT_CHECKED) &&
+           !BUG(PATCH_OFFSET_NOT_CHECKED)) {
         const VIDMM_USER_KERNEL_COMMAND *Kernel = CommandAt(Commands, Render->CommandLength, At);
         UINT Offset = At + (UINT)sizeof(*Kernel);
         for (; Offset < At + Kernel->Command.Size; Offset += sizeof(VIDMM_USER_RANGE)) {

@@ -78,6 +78,11 @@ static BOOLEAN MapRegisters(ADAPTER *Adapter) {
     return FALSE;
 }
 
+#ifdef WITH_REPORTER
+static NTSTATUS StartReporter(ADAPTER *Adapter);
+static VOID StopReporter(ADAPTER *Adapter);
+#endif
+
 static NTSTATUS StartDevice(const PVOID MiniportDeviceContext, PDXGK_START_INFO StartInfo, PDXGKRNL_INTERFACE Dxgkrnl,
                             PULONG NumberOfVideoPresentSources, PULONG NumberOfChildren) {
     ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
@@ -92,11 +97,19 @@ static NTSTATUS StartDevice(const PVOID MiniportDeviceContext, PDXGK_START_INFO 
     GpuStart(&Adapter->Gpu, Dxgkrnl->DeviceHandle);
     *NumberOfVideoPresentSources = 0;
     *NumberOfChildren = 0;
+#ifdef WITH_REPORTER
+    return StartReporter(Adapter);
+#else
     return STATUS_SUCCESS;
+#endif
 }
 
 static NTSTATUS StopDevice(const PVOID MiniportDeviceContext) {
+#ifdef WITH_REPORTER
+    StopReporter((ADAPTER *)MiniportDeviceContext);
+#else
     UNREFERENCED_PARAMETER(MiniportDeviceContext);
+#endif
     return STATUS_SUCCESS;
 }
 
@@ -119,7 +132,9 @@ static NTSTATUS QuerySegments(SEGMENTS *Out) {
     Out->NbSegment = 1;
 #endif
     Out->PagingBufferSegmentId = 0;
+#ifndef WITHOUT_PAGING_BUFFER
     Out->PagingBufferSize = 4 << 10;
+#endif
 #ifdef WITH_KEPT_POINTERS
     Out->PagingBufferPrivateDataSize = sizeof(PAGING_DATA);
 #else
@@ -176,7 +191,9 @@ static NTSTATUS QueryAdapterInfo(const HANDLE hAdapter, const DXGKARG_QUERYADAPT
 #endif
         Caps->SchedulingCaps.MultiEngineAware = 1;
         Caps->GpuEngineTopology.NbAsymetricProcessingNodes = 1;
+#ifndef WITHOUT_ENGINE_RESET
         Caps->SupportPerEngineTDR = TRUE;
+#endif
         Caps->SupportRuntimePowerManagement = TRUE;
         Caps->SchedulingCaps.CancelCommandAware = 1;
         return STATUS_SUCCESS;
@@ -310,6 +327,9 @@ static NTSTATUS CreateOne(DXGK_ALLOCATIONINFO *Info) {
     } else {
         Info->PreferredSegment.SegmentId0 = GPU_APERTURE_SEGMENT;
     }
+#if defined(WITH_EVICTION_SET)
+    Info->EvictionSegmentSet = 1u << (GPU_APERTURE_SEGMENT - 1);
+#endif
     Info->AllocationPriority = Data->Priority != 0 ? Data->Priority : D3DDDI_ALLOCATIONPRIORITY_NORMAL;
     Info->Flags.Value = Data->Flags;
     return STATUS_SUCCESS;
@@ -520,33 +540,34 @@ static NTSTATUS SubmitCommand(const HANDLE hAdapter, const DXGKARG_SUBMITCOMMAND
     return BUG(SUBMIT_FAILS) && Submit->DmaBufferSubmissionStartOffset != 0 ? STATUS_UNSUCCESSFUL : STATUS_SUCCESS;
 }
 
-static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG MessageNumber) {
-    ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
-    GPU *Gpu = &Adapter->Gpu;
+/* At the level of the interrupt: reports the oldest event. FALSE if there is none. */
+static BOOLEAN ReportEvent(ADAPTER *Adapter) {
     DXGKARGCB_NOTIFY_INTERRUPT_DATA Data;
-    UNREFERENCED_PARAMETER(MessageNumber);
+    GPU_EVENT Event;
+    if (!GpuTakeEvent(&Adapter->Gpu, &Event)) {
+        return FALSE;
+    }
     RtlZeroMemory(&Data, sizeof(Data));
-    switch (Gpu->Status) {
+    switch (Event.Status) {
     case GPU_IDLE:
         return FALSE;
     case GPU_COMPLETED:
         Data.InterruptType = DXGK_INTERRUPT_DMA_COMPLETED;
-        Data.DmaCompleted.SubmissionFenceId = Gpu->FenceId;
+        Data.DmaCompleted.SubmissionFenceId = Event.FenceId;
         break;
     case GPU_BAD_COMMAND:
     case GPU_PAGE_FAULT:
         /* WDDM 1.3 has no report of a page fault. */
         Data.InterruptType = DXGK_INTERRUPT_DMA_FAULTED;
-        Data.DmaFaulted.FaultedFenceId = Gpu->FenceId;
+        Data.DmaFaulted.FaultedFenceId = Event.FenceId;
         Data.DmaFaulted.Status = STATUS_ILLEGAL_INSTRUCTION;
         break;
     case GPU_YIELDED:
         Data.InterruptType = DXGK_INTERRUPT_DMA_PREEMPTED;
         Data.DmaPreempted.PreemptionFenceId = Adapter->PreemptionFenceId;
-        Data.DmaPreempted.LastCompletedFenceId = Gpu->LastCompletedFenceId;
+        Data.DmaPreempted.LastCompletedFenceId = Event.LastCompletedFenceId;
         break;
     }
-    Gpu->Status = GPU_IDLE;
     Adapter->Dxgkrnl.DxgkCbNotifyInterrupt(Adapter->Dxgkrnl.DeviceHandle, &Data);
     Adapter->Dxgkrnl.DxgkCbQueueDpc(Adapter->Dxgkrnl.DeviceHandle);
     if (BUG(DPC_IN_INTERRUPT)) {
@@ -555,9 +576,80 @@ static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG Message
     return TRUE;
 }
 
+static BOOLEAN ReportEvents(PVOID Context) {
+    BOOLEAN HasReported = FALSE;
+    while (ReportEvent((ADAPTER *)Context)) {
+        HasReported = TRUE;
+    }
+    return HasReported;
+}
+
+#ifdef WITH_REPORTER
+
+/* A thread reports: the interrupt routine, and the DPC behind it, only wake the thread. */
+static VOID ReporterThread(PVOID Context) {
+    ADAPTER *Adapter = (ADAPTER *)Context;
+    BOOLEAN Returned;
+    for (;;) {
+        KeWaitForSingleObject(&Adapter->Wake, Executive, KernelMode, FALSE, NULL);
+        if (Adapter->IsStopping) {
+            PsTerminateSystemThread(STATUS_SUCCESS);
+        }
+        Adapter->Dxgkrnl.DxgkCbSynchronizeExecution(Adapter->Dxgkrnl.DeviceHandle, ReportEvents, Adapter, 0, &Returned);
+    }
+}
+
+static NTSTATUS StartReporter(ADAPTER *Adapter) {
+    HANDLE Handle;
+    NTSTATUS Status;
+    KeInitializeEvent(&Adapter->Wake, SynchronizationEvent, FALSE);
+    Adapter->IsStopping = FALSE;
+    Status = PsCreateSystemThread(&Handle, THREAD_ALL_ACCESS, NULL, NULL, NULL, ReporterThread, Adapter);
+    if (NT_SUCCESS(Status)) {
+        Status = ObReferenceObjectByHandle(Handle, THREAD_ALL_ACCESS, NULL, KernelMode, &Adapter->Reporter, NULL);
+        ZwClose(Handle);
+    }
+    return Status;
+}
+
+static VOID StopReporter(ADAPTER *Adapter) {
+    if (BUG(REPORTER_LEFT)) {
+        return;
+    }
+    Adapter->IsStopping = TRUE;
+    KeSetEvent(&Adapter->Wake, 0, FALSE);
+    KeWaitForSingleObject(Adapter->Reporter, Executive, KernelMode, FALSE, NULL);
+    ObDereferenceObject(Adapter->Reporter);
+}
+
+static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG MessageNumber) {
+    ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
+    UNREFERENCED_PARAMETER(MessageNumber);
+    if (!GpuHasEvents(&Adapter->Gpu)) {
+        return FALSE;
+    }
+    if (BUG(EVENT_SET_IN_INTERRUPT)) {
+        KeSetEvent(&Adapter->Wake, 0, FALSE);
+    }
+    Adapter->Dxgkrnl.DxgkCbQueueDpc(Adapter->Dxgkrnl.DeviceHandle);
+    return TRUE;
+}
+
+#else
+
+static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG MessageNumber) {
+    UNREFERENCED_PARAMETER(MessageNumber);
+    return ReportEvent((ADAPTER *)MiniportDeviceContext);
+}
+
+#endif
+
 static VOID DpcRoutine(const PVOID MiniportDeviceContext) {
     ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
     Adapter->Dxgkrnl.DxgkCbNotifyDpc(Adapter->Dxgkrnl.DeviceHandle);
+#ifdef WITH_REPORTER
+    KeSetEvent(&Adapter->Wake, 0, FALSE);
+#endif
 }
 
 static NTSTATUS PreemptCommand(const HANDLE hAdapter, const DXGKARG_PREEMPTCOMMAND *Preempt) {
@@ -566,6 +658,8 @@ static NTSTATUS PreemptCommand(const HANDLE hAdapter, const DXGKARG_PREEMPTCOMMA
     GpuYield(&Adapter->Gpu);
     return STATUS_SUCCESS;
 }
+
+#ifndef WITHOUT_ENGINE_RESET
 
 static NTSTATUS ResetEngine(const HANDLE hAdapter, DXGKARG_RESETENGINE *Reset) {
     ADAPTER *Adapter = (ADAPTER *)hAdapter;
@@ -581,16 +675,14 @@ static NTSTATUS QueryDependentEngineGroup(const HANDLE hAdapter, DXGKARG_QUERYDE
     return STATUS_SUCCESS;
 }
 
-static BOOLEAN LookAtInterrupt(PVOID Context) {
-    return InterruptRoutine(Context, 0);
-}
+#endif
 
 /* The engine is late: its interrupt may be lost. */
 static NTSTATUS QueryCurrentFence(const HANDLE hAdapter, DXGKARG_QUERYCURRENTFENCE *Query) {
     ADAPTER *Adapter = (ADAPTER *)hAdapter;
     BOOLEAN Returned;
     if (!BUG(MISSED_FENCE)) {
-        Adapter->Dxgkrnl.DxgkCbSynchronizeExecution(Adapter->Dxgkrnl.DeviceHandle, LookAtInterrupt, Adapter, 0, &Returned);
+        Adapter->Dxgkrnl.DxgkCbSynchronizeExecution(Adapter->Dxgkrnl.DeviceHandle, ReportEvents, Adapter, 0, &Returned);
     }
     Query->CurrentFence = Adapter->Gpu.LastCompletedFenceId;
     return STATUS_SUCCESS;
@@ -652,8 +744,10 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
     Data.DxgkDdiPatch = Patch;
     Data.DxgkDdiSubmitCommand = SubmitCommand;
     Data.DxgkDdiPreemptCommand = PreemptCommand;
+#ifndef WITHOUT_ENGINE_RESET
     Data.DxgkDdiResetEngine = ResetEngine;
     Data.DxgkDdiQueryDependentEngineGroup = QueryDependentEngineGroup;
+#endif
     Data.DxgkDdiQueryCurrentFence = QueryCurrentFence;
     Data.DxgkDdiResetFromTimeout = ResetFromTimeout;
     Data.DxgkDdiRestartFromTimeout = RestartFromTimeout;

@@ -25,6 +25,11 @@ typedef struct ADAPTER {
     GPU Gpu;
     UINT PreemptionFenceId;
     UINT SavedFenceId; /* the register of the engine that sleeps */
+#ifdef WITH_REPORTER
+    KEVENT Wake;
+    PVOID Reporter;
+    volatile BOOLEAN IsStopping;
+#endif
 #ifdef WITH_ONE_CONTEXT
     DEVICE OnlyDevice;
     CONTEXT OnlyContext;

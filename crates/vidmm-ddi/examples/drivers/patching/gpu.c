@@ -1,11 +1,56 @@
 #include "gpu.h"
 
 #include "bugs.h"
+#include "ntddk.h"
 
 void GpuStart(GPU *Gpu, HANDLE DeviceHandle) {
     memset(Gpu, 0, sizeof(*Gpu));
     Gpu->DeviceHandle = DeviceHandle;
 }
+
+#ifdef WITH_REPORTER
+
+static void Interrupt(GPU *Gpu) {
+    GPU_EVENT Event = {Gpu->Status, Gpu->FenceId, Gpu->LastCompletedFenceId};
+    Gpu->Events[Gpu->Raised % GPU_EVENTS] = Event;
+    KeMemoryBarrier();
+    Gpu->Raised++;
+    VidmmRaiseInterrupt(Gpu->DeviceHandle, 0);
+}
+
+BOOLEAN GpuHasEvents(const GPU *Gpu) {
+    return Gpu->Taken != Gpu->Raised;
+}
+
+BOOLEAN GpuTakeEvent(GPU *Gpu, GPU_EVENT *Event) {
+    if (!GpuHasEvents(Gpu)) {
+        return FALSE;
+    }
+    KeMemoryBarrier();
+    *Event = Gpu->Events[Gpu->Taken % GPU_EVENTS];
+    Gpu->Taken++;
+    return TRUE;
+}
+
+#else
+
+static void Interrupt(GPU *Gpu) {
+    VidmmRaiseInterrupt(Gpu->DeviceHandle, 0);
+}
+
+BOOLEAN GpuHasEvents(const GPU *Gpu) {
+    return Gpu->Status != GPU_IDLE;
+}
+
+BOOLEAN GpuTakeEvent(GPU *Gpu, GPU_EVENT *Event) {
+    Event->Status = Gpu->Status;
+    Event->FenceId = Gpu->FenceId;
+    Event->LastCompletedFenceId = Gpu->LastCompletedFenceId;
+    Gpu->Status = GPU_IDLE;
+    return Event->Status != GPU_IDLE;
+}
+
+#endif
 
 void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet) {
     if (Gpu->PacketCount < GPU_QUEUE) {
@@ -21,6 +66,9 @@ void GpuResetEngine(GPU *Gpu) {
     Gpu->PacketCount = 0;
     Gpu->IsToYield = FALSE;
     Gpu->Status = GPU_IDLE;
+#ifdef WITH_REPORTER
+    Gpu->Taken = Gpu->Raised;
+#endif
 }
 
 void GpuSleep(GPU *Gpu, BOOLEAN IsAsleep) {
@@ -195,7 +243,7 @@ void GpuRun(GPU *Gpu) {
     if (Gpu->Status == GPU_COMPLETED) {
         Gpu->LastCompletedFenceId = Gpu->FenceId;
     }
-    VidmmRaiseInterrupt(Gpu->DeviceHandle, 0);
+    Interrupt(Gpu);
     if (Gpu->IsToYield) {
         GpuYield(Gpu);
     }
@@ -207,6 +255,6 @@ void GpuYield(GPU *Gpu) {
     Gpu->IsToYield = Gpu->PacketCount > 0;
     if (!Gpu->IsToYield) {
         Gpu->Status = GPU_YIELDED;
-        VidmmRaiseInterrupt(Gpu->DeviceHandle, 0);
+        Interrupt(Gpu);
     }
 }

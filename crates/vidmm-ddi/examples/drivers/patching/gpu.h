@@ -69,6 +69,15 @@ typedef enum GPU_STATUS {
     GPU_YIELDED = 4
 } GPU_STATUS;
 
+/* What an interrupt is about. */
+typedef struct GPU_EVENT {
+    GPU_STATUS Status;
+    UINT FenceId;
+    UINT LastCompletedFenceId;
+} GPU_EVENT;
+
+#define GPU_EVENTS 16
+
 typedef struct GPU {
     HANDLE DeviceHandle;
     BOOLEAN IsAsleep; /* the engine runs nothing */
@@ -82,6 +91,11 @@ typedef struct GPU {
     UINT64 FaultAddress;
     BOOLEAN FaultIsWrite;
     UINT LastCompletedFenceId;
+#ifdef WITH_REPORTER
+    /* The hardware keeps what its interrupts are about until the driver takes the events. */
+    GPU_EVENT Events[GPU_EVENTS];
+    volatile LONG Raised, Taken;
+#endif
     /* The engine is to yield, and has not reported that it has. */
     BOOLEAN IsToYield;
 #ifdef WITH_APERTURE
@@ -95,6 +109,10 @@ void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet);
 void GpuRun(GPU *Gpu);
 /* Lets the engine yield behind the packet that it has: then it raises the interrupt once more. */
 void GpuYield(GPU *Gpu);
+/* Takes the oldest event that the driver has not taken; FALSE if there is none. */
+BOOLEAN GpuTakeEvent(GPU *Gpu, GPU_EVENT *Event);
+/* Whether the driver has events to take. */
+BOOLEAN GpuHasEvents(const GPU *Gpu);
 /* The fence of the packet that the engine has, or had last. */
 UINT GpuCurrentFenceId(const GPU *Gpu);
 /* Forgets the packets. */
