@@ -68,19 +68,19 @@ mod probe;
 mod foreign;
 mod recorder;
 mod segment;
+#[cfg(feature = "lockstep")]
 mod runs;
 mod mapped;
+mod operation;
 mod space;
 mod memory;
-mod executor;
-mod host;
-mod machine;
 mod measure;
 mod live;
+#[cfg(feature = "lockstep")]
+mod lockstep;
 
 pub use device::{Handles, Point, VulkanDevice};
 pub use error::{Feature, VulkanError, caught};
-pub use executor::VulkanExecutor;
 pub use foreign::{EvictedPart, RecordEviction};
 pub use instance::{Validation, take_validation_messages};
 pub use live::{
@@ -88,10 +88,11 @@ pub use live::{
     ImageDesc, ListRoom, LocalMemory, NamedAllocation, NeedsRoom, NoRoom, Options, PinnedMemory, Pool, Process,
     SmallBuffer, Submission, Trim, Use,
 };
-pub use machine::machine;
+#[cfg(feature = "lockstep")]
+pub use lockstep::{VulkanExecutor, direct_machine, machine};
 pub use measure::{BindingCost, Change, CopySpeed, Measurements, StoreSpeed, Through, measure};
 pub use probe::probe;
 pub use report::{DeviceReport, Heap, Limits, MemoryType, Mode, QueueFamily, Rules, Unbinding};
 
-#[cfg(test)]
+#[cfg(all(test, feature = "lockstep"))]
 mod tests;

@@ -171,6 +171,7 @@ impl Recorder {
     }
 
     /// Writes a word.
+    #[cfg(feature = "lockstep")]
     pub(crate) fn write_word(&mut self, to: Place<'_>, word: u64) -> Result<(), VulkanError> {
         self.record(Access::Ranges(None, to.addresses(8)), |device, commands| {
             // SAFETY: as for a copy.

@@ -27,6 +27,8 @@ mod process;
 mod pinned;
 mod watcher;
 mod staging;
+mod host;
+mod driver;
 mod paging;
 mod turns;
 mod resources;

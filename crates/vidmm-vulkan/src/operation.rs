@@ -1,0 +1,251 @@
+//! Paging operations as copies and mappings: the bytes of a paging buffer where no GPU decodes commands.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use vidmm::contract::{
+    BuildPagingBuffer, BuildStatus, KmdAllocationHandle, KmdProcessHandle, NotifyAllocFlags, PagingOperation, PteFlags,
+    UpdatePageTable, UpdatePageTableFlags,
+};
+use vidmm::{GpuVirtualAddress, PAGE_SIZE, SegmentId};
+
+use crate::mapped::{Mapped, Target};
+
+/// An operation, as the queue carries it out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Operation {
+    /// Pages of a process's addresses lead to memory, or nowhere.
+    Map { process: KmdProcessHandle, pages: Range<u64>, to: Option<Target> },
+    /// Pages are copied.
+    Copy { from: Target, to: Target, pages: u64 },
+    /// Pages are filled with a pattern.
+    Fill { to: Target, pages: u64, pattern: u32 },
+    /// The application's own commands run on pages of its buffer, from a byte on.
+    Foreign { token: u32, at: Target, pages: u64, offset: u64 },
+}
+
+/// The bytes of an operation in a paging buffer: five words.
+const BYTES: usize = 40;
+
+const MAP: u64 = 0;
+const UNMAP: u64 = 1;
+const COPY: u64 = 2;
+const FILL: u64 = 3;
+const FOREIGN: u64 = 4;
+
+impl Operation {
+    /// The first word has the kind, the segments of both sides, and a pattern or a token.
+    fn words(&self) -> [u64; 5] {
+        let first = |kind, one: SegmentId, other: SegmentId, number: u32| {
+            kind | u64::from(one.0) << 8 | u64::from(other.0) << 16 | u64::from(number) << 32
+        };
+        const NONE: SegmentId = SegmentId::SYSTEM;
+        match self {
+            Self::Map { process, pages, to: Some(to) } => {
+                [first(MAP, to.segment, NONE, 0), process.0, pages.start, pages.end, to.page]
+            }
+            Self::Map { process, pages, to: None } => [UNMAP, process.0, pages.start, pages.end, 0],
+            Self::Copy { from, to, pages } => [first(COPY, to.segment, from.segment, 0), to.page, *pages, from.page, 0],
+            Self::Fill { to, pages, pattern } => [first(FILL, to.segment, NONE, *pattern), to.page, *pages, 0, 0],
+            Self::Foreign { token, at, pages, offset } => {
+                [first(FOREIGN, at.segment, NONE, *token), at.page, *pages, *offset, 0]
+            }
+        }
+    }
+
+    fn of_words([first, one, two, three, four]: [u64; 5]) -> Option<Self> {
+        let [kind, segment, other, ..] = first.to_le_bytes();
+        let at = |segment, page| Target { segment: SegmentId(segment), page, aperture: None };
+        let number = (first >> 32) as u32;
+        let mapped = |to| Self::Map { process: KmdProcessHandle(one), pages: two..three, to };
+        Some(match u64::from(kind) {
+            MAP => mapped(Some(at(segment, four))),
+            UNMAP => mapped(None),
+            COPY => Self::Copy { from: at(other, three), to: at(segment, one), pages: two },
+            FILL => Self::Fill { to: at(segment, one), pages: two, pattern: number },
+            FOREIGN => Self::Foreign { token: number, at: at(segment, one), pages: two, offset: three },
+            _ => return None,
+        })
+    }
+
+    /// The bytes of the operation.
+    pub(crate) fn to_bytes(&self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        for (to, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(self.words()) {
+            *to = word.to_le_bytes();
+        }
+        bytes
+    }
+
+    /// The operations of a paging buffer; none in place of one that means nothing.
+    pub(crate) fn all(commands: &[u8]) -> impl Iterator<Item = Option<Self>> {
+        let (whole, rest) = commands.as_chunks::<BYTES>();
+        let word = |bytes: &[u8; BYTES], number: usize| {
+            u64::from_le_bytes(std::array::from_fn(|byte| bytes[number * 8 + byte]))
+        };
+        let whole = whole.iter().map(move |bytes| Self::of_words(std::array::from_fn(|number| word(bytes, number))));
+        whole.chain((!rest.is_empty()).then_some(None))
+    }
+}
+
+/// The part of a driver that encodes: paging operations become [`Operation`]s.
+///
+/// The paging process's addresses mean something to the encoder alone: operations name the memory that its windows show. So operations
+/// that change windows, or that flush, have no bytes.
+#[derive(Default)]
+pub(crate) struct Encoder {
+    paging_process: Option<KmdProcessHandle>,
+    windows: Mapped,
+    /// The tokens of allocations whose eviction runs commands of the application's own.
+    foreign: BTreeMap<KmdAllocationHandle, u32>,
+    /// Those of the paging operation that is being encoded.
+    operations: Vec<Operation>,
+}
+
+/// The answer to an operation that the encoder was not told of before.
+const STATUS_NOT_SUPPORTED: i32 = 0xC000_00BB_u32 as i32;
+
+impl Encoder {
+    /// The process whose addresses are windows.
+    pub(crate) fn set_paging_process(&mut self, process: KmdProcessHandle) {
+        self.paging_process = Some(process);
+    }
+
+    /// Commands of the application's own run before an allocation is evicted.
+    pub(crate) fn set_foreign(&mut self, allocation: KmdAllocationHandle, token: u32) {
+        self.foreign.insert(allocation, token);
+    }
+
+    /// An allocation is gone.
+    pub(crate) fn forget(&mut self, allocation: KmdAllocationHandle) {
+        self.foreign.remove(&allocation);
+    }
+
+    /// Encodes an operation, from `multipass_offset` on: the operations that earlier buffers have (BPB-04).
+    pub(crate) fn build(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+        let Some(operations) = self.encode(build.operation) else { return BuildStatus::Other(STATUS_NOT_SUPPORTED) };
+        for operation in operations.iter().skip(*build.multipass_offset as usize) {
+            let rest = &mut build.dma_buffer[build.dma_bytes_written..];
+            let Some(room) = rest.first_chunk_mut::<BYTES>() else { return BuildStatus::InsufficientDmaBuffer };
+            *room = operation.to_bytes();
+            build.dma_bytes_written += BYTES;
+            *build.multipass_offset += 1;
+        }
+        BuildStatus::Success
+    }
+
+    /// What there is to do for an operation; none if that is not known.
+    pub(crate) fn encode(&mut self, operation: &PagingOperation) -> Option<&[Operation]> {
+        self.operations.clear();
+        match operation {
+            PagingOperation::UpdatePageTable(op) => self.update(op)?,
+            PagingOperation::VirtualTransfer(op) => {
+                let (from, to) = (op.source_virtual_address, op.destination_virtual_address);
+                self.transfer(from.0 / PAGE_SIZE, to.0 / PAGE_SIZE, op.transfer_size_in_bytes / PAGE_SIZE)?;
+            }
+            PagingOperation::VirtualFill(op) => {
+                let (at, bytes, pattern) = (op.destination_virtual_address, op.fill_size_in_bytes, op.fill_pattern);
+                self.shown(at, bytes, |_, to, pages| Operation::Fill { to, pages, pattern })?;
+            }
+            PagingOperation::NotifyAlloc(op) if op.flags.contains(NotifyAllocFlags::EVICTION) => {
+                if let Some(&token) = self.foreign.get(&op.allocation) {
+                    let (at, bytes, first) = (op.gpu_virtual_address_at_offset, op.size_in_bytes, op.offset_in_bytes);
+                    let of_part = |done: u64, at, pages| {
+                        let offset = first + done * PAGE_SIZE;
+                        Operation::Foreign { token, at, pages, offset }
+                    };
+                    self.shown(at, bytes, of_part)?;
+                }
+            }
+            PagingOperation::FlushTlb(_) | PagingOperation::NotifyAlloc(_) | PagingOperation::NotifyResidency(_) => {}
+            PagingOperation::Transfer(_)
+            | PagingOperation::Fill(_)
+            | PagingOperation::DiscardContent(_)
+            | PagingOperation::MapApertureSegment(_)
+            | PagingOperation::MapApertureSegment2(_)
+            | PagingOperation::UnmapApertureSegment(_) => return None,
+        }
+        Some(&self.operations)
+    }
+
+    /// Leaf entries say where addresses lead. Tables are in the device's own hands, so the entries that point to them say nothing; nor do
+    /// those of a new table, through which nothing was mapped before. A large page shows what the leaf table shows (GVA-21).
+    fn update(&mut self, op: &UpdatePageTable) -> Option<()> {
+        if op.page_table_level > 0 || op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE) {
+            return Some(());
+        }
+        let first = op.page_table_entries.first;
+        let is_mapped = first.flags & (PteFlags::VALID | PteFlags::ZERO) == PteFlags::VALID;
+        let count = u64::from(op.page_table_entries.num_page_table_entries);
+        if is_mapped && op.flags.contains(UpdatePageTableFlags::REPEAT) && count > 1 {
+            return None;
+        }
+        let start = op.first_pte_virtual_address.0 / PAGE_SIZE;
+        let pages = start..start + count * (op.page_size().bytes() / PAGE_SIZE);
+        let page = first.address.offset / PAGE_SIZE;
+        let to = is_mapped.then_some(Target { segment: first.address.segment, page, aperture: None });
+        if self.paging_process == Some(op.process) {
+            self.windows.set(pages, to);
+        } else {
+            self.operations.push(Operation::Map { process: op.process, pages, to });
+        }
+        Some(())
+    }
+
+    fn transfer(&mut self, from: u64, to: u64, pages: u64) -> Option<()> {
+        let mut done = 0;
+        while done < pages {
+            let ((source, readable), (destination, writable)) =
+                (self.windows.at(from + done)?, self.windows.at(to + done)?);
+            let pages = readable.min(writable).min(pages - done);
+            self.operations.push(Operation::Copy { from: source, to: destination, pages });
+            done += pages;
+        }
+        Some(())
+    }
+
+    /// Adds an operation for each piece of memory that a window shows. It is made from the pages before the piece, its place and its pages.
+    fn shown(
+        &mut self,
+        window: GpuVirtualAddress,
+        bytes: u64,
+        make: impl Fn(u64, Target, u64) -> Operation,
+    ) -> Option<()> {
+        let (first, all, mut done) = (window.0 / PAGE_SIZE, bytes / PAGE_SIZE, 0);
+        while done < all {
+            let (at, pages) = self.windows.at(first + done)?;
+            let pages = pages.min(all - done);
+            self.operations.push(make(done, at, pages));
+            done += pages;
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vidmm::SegmentId;
+    use vidmm::contract::KmdProcessHandle;
+
+    use super::Operation;
+    use crate::mapped::Target;
+
+    #[test]
+    fn operations_come_back_from_their_bytes_and_bytes_without_a_meaning_are_told() {
+        let at = |segment, page| Target { segment: SegmentId(segment), page, aperture: None };
+        let process = KmdProcessHandle(0x1234_5678_9ABC);
+        let operations = [
+            Operation::Map { process, pages: 5..1 << 35, to: Some(at(31, 1 << 40)) },
+            Operation::Map { process, pages: 5..6, to: None },
+            Operation::Copy { from: at(0, 7), to: at(3, 1 << 33), pages: 1 << 34 },
+            Operation::Fill { to: at(1, 9), pages: 16, pattern: u32::MAX },
+            Operation::Foreign { token: 0xFEDC_BA98, at: at(2, 11), pages: 3, offset: 1 << 45 },
+        ];
+        let bytes: Vec<u8> = operations.iter().flat_map(Operation::to_bytes).collect();
+        let decoded: Option<Vec<Operation>> = Operation::all(&bytes).collect();
+        assert_eq!(decoded.as_deref(), Some(&operations[..]));
+        assert_eq!(Operation::all(&bytes[1..]).last(), Some(None), "bytes that are cut");
+        assert_eq!(Operation::all(&[0xFF; 40]).next(), Some(None), "a kind that there is not");
+        assert_eq!(Operation::all(&[]).count(), 0);
+    }
+}
