@@ -420,7 +420,12 @@ impl Queues {
 
 /// The semaphores of points, and their values.
 fn parts(points: impl IntoIterator<Item = Point>) -> (Vec<vk::Semaphore>, Vec<u64>) {
-    points.into_iter().map(|point| (point.semaphore, point.value)).unzip()
+    let (mut semaphores, mut values) = (Vec::with_capacity(4), Vec::with_capacity(4));
+    for Point { semaphore, value } in points {
+        semaphores.push(semaphore);
+        values.push(value);
+    }
+    (semaphores, values)
 }
 
 fn timeline(device: &ash::Device) -> Result<vk::Semaphore, VulkanError> {

@@ -82,7 +82,7 @@ impl VulkanMemory {
     }
 
     /// The address space of a process, if what is mapped there is bound.
-    pub(crate) fn bound_space(&mut self, process: KmdProcessHandle) -> Option<&mut Space> {
+    fn bound_space(&mut self, process: KmdProcessHandle) -> Option<&mut Space> {
         match self.chunks {
             Chunks::AsMapped => Some(self.space(process)),
             Chunks::Reserved => self.spaces.get_mut(&process),

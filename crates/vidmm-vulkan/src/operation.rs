@@ -224,15 +224,143 @@ impl Encoder {
 
 #[cfg(test)]
 mod tests {
-    use vidmm::SegmentId;
-    use vidmm::contract::KmdProcessHandle;
+    use vidmm::contract::{
+        BuildPagingBuffer, BuildStatus, DiscardContent, DiscardContentFlags, FlushTlb, KmdAllocationHandle,
+        KmdContextHandle, KmdProcessHandle, MemoryTransferDirection, PagingOperation, Pte, PteRun, TransferVirtual,
+        TransferVirtualFlags, UpdateMode, UpdatePageTable, UpdatePageTableFlags,
+    };
+    use vidmm::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId};
 
-    use super::Operation;
+    use super::{BYTES, Encoder, Operation};
     use crate::mapped::Target;
+
+    const PAGING: KmdProcessHandle = KmdProcessHandle(1);
+    const OTHER: KmdProcessHandle = KmdProcessHandle(2);
+    const ALLOCATION: KmdAllocationHandle = KmdAllocationHandle(3);
+
+    fn at(segment: u8, page: u64) -> Target {
+        Target { segment: SegmentId(segment), page, aperture: None }
+    }
+
+    /// Entries of 4 KiB pages from page `first` of a process on, which lead to consecutive pages or nowhere.
+    fn map(process: KmdProcessHandle, first: u64, count: u32, to: Option<Target>) -> UpdatePageTable {
+        let address = |to: Target| PhysicalAddress { segment: to.segment, offset: to.page * PAGE_SIZE };
+        let pte = to.map_or(Pte::INVALID, |to| Pte::valid(address(to)));
+        let mut flags = UpdatePageTableFlags::empty();
+        flags.set(UpdatePageTableFlags::REPEAT, to.is_none());
+        UpdatePageTable {
+            page_table_level: 0,
+            allocation: Some(ALLOCATION),
+            page_table_address: PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 },
+            page_table_entries: PteRun { first: pte, first_64kb: None, num_page_table_entries: count },
+            start_index: 0,
+            flags,
+            driver_protection: 0,
+            allocation_offset_in_bytes: 0,
+            process,
+            update_mode: UpdateMode::GpuPhysical,
+            first_pte_virtual_address: GpuVirtualAddress(first * PAGE_SIZE),
+        }
+    }
+
+    fn copy(from: u64, to: u64, pages: u64) -> PagingOperation {
+        PagingOperation::VirtualTransfer(TransferVirtual {
+            allocation: ALLOCATION,
+            allocation_offset_in_bytes: 0,
+            transfer_size_in_bytes: pages * PAGE_SIZE,
+            source_virtual_address: GpuVirtualAddress(from * PAGE_SIZE),
+            destination_virtual_address: GpuVirtualAddress(to * PAGE_SIZE),
+            transfer_direction: MemoryTransferDirection::SystemToLocal,
+            flags: TransferVirtualFlags::empty(),
+        })
+    }
+
+    /// Builds one operation into buffers of `room` bytes, and returns the statuses and all bytes.
+    fn build(encoder: &mut Encoder, operation: &PagingOperation, room: usize) -> (Vec<BuildStatus>, Vec<u8>) {
+        let (mut statuses, mut bytes, mut multipass_offset) = (Vec::new(), Vec::new(), 0);
+        loop {
+            let mut buffer = vec![0; room];
+            let mut build = BuildPagingBuffer {
+                operation,
+                dma_buffer: &mut buffer,
+                dma_buffer_write_offset: 0,
+                dma_buffer_private_data: &mut [],
+                dma_bytes_written: 0,
+                private_bytes_written: 0,
+                multipass_offset: &mut multipass_offset,
+                allocation_is_idle: false,
+                system_context: KmdContextHandle(0),
+            };
+            let status = encoder.build(&mut build);
+            bytes.extend(&build.dma_buffer[..build.dma_bytes_written]);
+            statuses.push(status);
+            if status != BuildStatus::InsufficientDmaBuffer {
+                return (statuses, bytes);
+            }
+        }
+    }
+
+    fn encoder() -> Encoder {
+        let mut encoder = Encoder::default();
+        encoder.set_paging_process(PAGING);
+        encoder
+    }
+
+    #[test]
+    fn a_transfer_copies_what_windows_show_and_goes_on_in_the_next_buffer() {
+        let mut encoder = encoder();
+        let windows = [(0, 8, at(0, 100)), (64, 3, at(1, 20)), (67, 3, at(1, 40)), (70, 2, at(1, 9))];
+        for (first, count, to) in windows {
+            let window = PagingOperation::UpdatePageTable(map(PAGING, first, count, Some(to)));
+            assert_eq!(build(&mut encoder, &window, 0), (vec![BuildStatus::Success], vec![]), "windows have no bytes");
+        }
+        let (statuses, bytes) = build(&mut encoder, &copy(0, 64, 8), 2 * BYTES + 7);
+        assert_eq!(statuses, [BuildStatus::InsufficientDmaBuffer, BuildStatus::Success]);
+        let copied = |from, to, pages| Some(Operation::Copy { from: at(0, from), to: at(1, to), pages });
+        let operations: Vec<_> = Operation::all(&bytes).collect();
+        assert_eq!(operations, [copied(100, 20, 3), copied(103, 40, 3), copied(106, 9, 2)]);
+    }
+
+    #[test]
+    fn what_a_process_maps_is_an_operation_and_a_flush_is_none() {
+        let mut encoder = encoder();
+        let mut encoded =
+            |op: UpdatePageTable| encoder.encode(&PagingOperation::UpdatePageTable(op)).map(<[Operation]>::to_vec);
+        let mapped = |to| Some(vec![Operation::Map { process: OTHER, pages: 16..48, to }]);
+        assert_eq!(encoded(map(OTHER, 16, 32, Some(at(1, 5)))), mapped(Some(at(1, 5))));
+        assert_eq!(encoded(map(OTHER, 16, 32, None)), mapped(None));
+        let large =
+            UpdatePageTable { flags: UpdatePageTableFlags::USE_64KB_PAGES, ..map(OTHER, 16, 2, Some(at(1, 16))) };
+        assert_eq!(encoded(large), mapped(Some(at(1, 16))), "entries for pages of 64 KiB");
+        let upper = UpdatePageTable { page_table_level: 1, ..map(OTHER, 16, 1, Some(at(1, 5))) };
+        assert_eq!(encoded(upper), Some(vec![]), "the device has tables of its own");
+        let flush = FlushTlb {
+            root_page_table_address: PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 },
+            process: OTHER,
+            start_virtual_address: GpuVirtualAddress(0),
+            end_virtual_address: GpuVirtualAddress(PAGE_SIZE),
+        };
+        assert_eq!(encoder.encode(&PagingOperation::FlushTlb(flush)), Some(&[][..]));
+    }
+
+    #[test]
+    fn an_operation_that_cannot_be_meant_is_refused() {
+        let mut encoder = encoder();
+        let refused = |encoder: &mut Encoder, operation: PagingOperation| {
+            matches!(build(encoder, &operation, 4096), (statuses, bytes)
+                if matches!(statuses[..], [BuildStatus::Other(_)]) && bytes.is_empty())
+        };
+        assert!(refused(&mut encoder, copy(0, 64, 8)), "no window shows anything");
+        let address = PhysicalAddress { segment: SegmentId(1), offset: 0 };
+        let discard = DiscardContent { allocation: ALLOCATION, flags: DiscardContentFlags::empty(), address };
+        assert!(refused(&mut encoder, PagingOperation::DiscardContent(discard)), "it is for physical addresses");
+        let flags = UpdatePageTableFlags::REPEAT;
+        let repeated = UpdatePageTable { flags, ..map(OTHER, 16, 32, Some(at(1, 5))) };
+        assert!(refused(&mut encoder, PagingOperation::UpdatePageTable(repeated)), "pages that are all one");
+    }
 
     #[test]
     fn operations_come_back_from_their_bytes_and_bytes_without_a_meaning_are_told() {
-        let at = |segment, page| Target { segment: SegmentId(segment), page, aperture: None };
         let process = KmdProcessHandle(0x1234_5678_9ABC);
         let operations = [
             Operation::Map { process, pages: 5..1 << 35, to: Some(at(31, 1 << 40)) },
@@ -245,7 +373,7 @@ mod tests {
         let decoded: Option<Vec<Operation>> = Operation::all(&bytes).collect();
         assert_eq!(decoded.as_deref(), Some(&operations[..]));
         assert_eq!(Operation::all(&bytes[1..]).last(), Some(None), "bytes that are cut");
-        assert_eq!(Operation::all(&[0xFF; 40]).next(), Some(None), "a kind that there is not");
+        assert_eq!(Operation::all(&[0xFF; BYTES]).next(), Some(None), "a kind that there is not");
         assert_eq!(Operation::all(&[]).count(), 0);
     }
 }

@@ -67,7 +67,8 @@ impl Space {
     /// What is to be bound: the last mapping of an address wins.
     pub(crate) fn changes(&mut self, unbinding: Unbinding) -> Vec<Run> {
         let mut changes = Vec::new();
-        for pages in joined(std::mem::take(&mut self.changed)) {
+        let mut changed = joined(std::mem::take(&mut self.changed));
+        for pages in changed.drain(..) {
             let now = Vec::from_iter(self.mapped.parts(pages.clone()));
             match unbinding {
                 Unbinding::Strict => changes.extend(self.bound.replace(pages, &now)),
@@ -77,6 +78,8 @@ impl Space {
                 }
             }
         }
+        // It keeps its room.
+        self.changed = changed;
         changes
     }
 

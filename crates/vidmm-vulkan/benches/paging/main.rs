@@ -19,7 +19,7 @@
 //! `cyclic` is 600 frames over 36 buffers of 4 MiB with room for 12, three to a frame, by a hand-written LRU on plain Vulkan that moves
 //! and writes the same blocks: bytes, time, and processor time.
 //!
-//! `instructions` counts those of a page-in of 1 MiB under callgrind (Debian's `valgrind`), whatever the load of the machine.
+//! `instructions` counts those of a page-in of 1 MiB under callgrind (Debian's `valgrind`).
 //!
 //! So a bandwidth of at least 0.85 of memcpy's is a ratio of at most 1.18. Without a Vulkan device nothing is measured.
 
