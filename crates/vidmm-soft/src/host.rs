@@ -13,7 +13,7 @@ use crate::system::{self, SYSTEM_MEMORY_BYTES, SystemMemory};
 
 /// A host that keeps backing store in [`SystemMemory`].
 ///
-/// It takes the smallest free range that is large enough, the lowest of several; ranges are whole units of 64 KiB, and
+/// The host takes the smallest free range with enough room, the lowest of several; ranges are whole units of 64 KiB, and
 /// address 0 is never handed out. All calls take logarithmic time, apart from the content that is given back.
 #[derive(Debug)]
 pub struct SoftHost {

@@ -69,7 +69,7 @@ impl Mapped {
         })
     }
 
-    /// Where `page` leads, and how many pages from there on follow each other; none if it leads nowhere.
+    /// The target of `page`, and the number of consecutive pages from `page` on; none if `page` leads nowhere.
     pub(crate) fn at(&self, page: u64) -> Option<(Target, u64)> {
         // Mostly a run begins right there.
         if let Some(&(end, target)) = self.runs.get(&page) {
@@ -114,7 +114,7 @@ impl Mapped {
     pub(crate) fn replace(&mut self, pages: Range<u64>, targets: &[(Range<u64>, Target)]) -> Vec<Run> {
         let mut old = Vec::new();
         self.take(pages.clone(), |run| old.push(run));
-        // Mostly all of it leads to one place, and did so before or led nowhere.
+        // Mostly all pages lead to a single place, now and before, or led nowhere.
         if let [(whole, target)] = targets
             && *whole == pages
             && (old.is_empty() || matches!(&old[..], [(before, _)] if *before == pages))
@@ -166,7 +166,7 @@ impl Mapped {
         }
     }
 
-    /// Removes the first run that begins from `start` on and before `end`, and says where that is.
+    /// Removes the first run with a start from `start` on and before `end`. Moves `start` to the run.
     fn remove_next(&mut self, start: &mut u64, end: u64) -> Option<(u64, Target)> {
         if *start >= end {
             return None;

@@ -77,7 +77,7 @@ impl Operation {
         bytes
     }
 
-    /// The operations of a paging buffer; none in place of one that means nothing.
+    /// The operations of a paging buffer; none in place of bytes without a meaning.
     pub(crate) fn all(commands: &[u8]) -> impl Iterator<Item = Option<Self>> {
         let (whole, rest) = commands.as_chunks::<BYTES>();
         let word = |bytes: &[u8; BYTES], number: usize| {
@@ -90,19 +90,19 @@ impl Operation {
 
 /// The part of a driver that encodes: paging operations become [`Operation`]s.
 ///
-/// The paging process's addresses mean something to the encoder alone: operations name the memory that its windows show. So operations
-/// that change windows, or that flush, have no bytes.
+/// Only the encoder knows the paging process's addresses: operations name the memory behind windows. Updates of windows, and flushes, have no
+/// bytes.
 #[derive(Default)]
 pub(crate) struct Encoder {
     paging_process: Option<KmdProcessHandle>,
     windows: Mapped,
-    /// The tokens of allocations whose eviction runs commands of the application's own.
+    /// The tokens of the application's own commands before an eviction, by allocation.
     foreign: BTreeMap<KmdAllocationHandle, u32>,
-    /// Those of the paging operation that is being encoded.
+    /// The operations for the paging operation under way.
     operations: Vec<Operation>,
 }
 
-/// The answer to an operation that the encoder was not told of before.
+/// The answer to an unknown operation.
 const STATUS_NOT_SUPPORTED: i32 = 0xC000_00BB_u32 as i32;
 
 impl Encoder {
@@ -121,7 +121,7 @@ impl Encoder {
         self.foreign.remove(&allocation);
     }
 
-    /// Encodes an operation, from `multipass_offset` on: the operations that earlier buffers have (BPB-04).
+    /// Encodes a paging operation, from `multipass_offset` on: the number of operations in earlier buffers (BPB-04).
     pub(crate) fn build(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
         let Some(operations) = self.encode(build.operation) else { return BuildStatus::Other(STATUS_NOT_SUPPORTED) };
         for operation in operations.iter().skip(*build.multipass_offset as usize) {
@@ -134,7 +134,7 @@ impl Encoder {
         BuildStatus::Success
     }
 
-    /// What there is to do for an operation; none if that is not known.
+    /// The operations for a paging operation; none if the paging operation is unknown.
     pub(crate) fn encode(&mut self, operation: &PagingOperation) -> Option<&[Operation]> {
         self.operations.clear();
         match operation {
@@ -168,8 +168,8 @@ impl Encoder {
         Some(&self.operations)
     }
 
-    /// Leaf entries say where addresses lead. Tables are in the device's own hands, so the entries that point to them say nothing; nor do
-    /// those of a new table, through which nothing was mapped before. A large page shows what the leaf table shows (GVA-21).
+    /// Leaf entries say where addresses lead. The device keeps tables of the device's own, and entries for tables say nothing. The first
+    /// entries of a new table map nothing. A large page shows the same memory as the leaf table (GVA-21).
     fn update(&mut self, op: &UpdatePageTable) -> Option<()> {
         if op.page_table_level > 0 || op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE) {
             return Some(());
@@ -204,7 +204,8 @@ impl Encoder {
         Some(())
     }
 
-    /// Adds an operation for each piece of memory that a window shows. It is made from the pages before the piece, its place and its pages.
+    /// Adds an operation for each piece of memory in a window. `make` gets the number of pages before the piece, the place, and the number of
+    /// pages.
     fn shown(
         &mut self,
         window: GpuVirtualAddress,
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_maps_is_an_operation_and_a_flush_is_none() {
+    fn a_mapping_of_a_process_is_an_operation_and_a_flush_is_none() {
         let mut encoder = encoder();
         let mut encoded =
             |op: UpdatePageTable| encoder.encode(&PagingOperation::UpdatePageTable(op)).map(<[Operation]>::to_vec);
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_cannot_be_meant_is_refused() {
+    fn an_operation_without_a_meaning_is_refused() {
         let mut encoder = encoder();
         let refused = |encoder: &mut Encoder, operation: PagingOperation| {
             matches!(build(encoder, &operation, 4096), (statuses, bytes)

@@ -64,7 +64,7 @@ impl Space {
         self.bound.num_runs()
     }
 
-    /// What is to be bound: the last mapping of an address wins.
+    /// The bindings to be made: the last mapping of an address wins.
     pub(crate) fn changes(&mut self, unbinding: Unbinding) -> Vec<Run> {
         let mut changes = Vec::new();
         let mut changed = joined(std::mem::take(&mut self.changed));

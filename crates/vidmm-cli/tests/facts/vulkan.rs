@@ -103,7 +103,7 @@ fn assert_worlds_are_alike(devices: &[VulkanGpu], seeds: std::ops::RangeInclusiv
     assert_eq!(take_validation_messages(), [""; 0], "validation");
 }
 
-/// Three machines: the model GPU, the reference driver's commands on the device, and on the device the driver of real time (D39).
+/// Three machines: the model GPU, the reference driver's commands on the device, and on the device the driver of real time.
 #[test]
 #[ignore = "takes long, runs in .ci/run"]
 fn random_worlds_are_as_on_the_model_gpu() {

@@ -19,21 +19,21 @@ use crate::mapped::{Mapped, Target};
 use crate::memory::VulkanMemory;
 use crate::operation::{Encoder, Operation};
 
-/// The bytes of the paging buffers that the driver would have built.
+/// The bytes of the driver's own paging buffers.
 #[derive(Clone, Default)]
 pub(super) struct Packets(Rc<RefCell<State>>);
 
 #[derive(Default)]
 struct State {
-    /// Of the operations since the last paging buffer was submitted.
+    /// The operations since the last submission of a paging buffer.
     next: Vec<u8>,
     submitted: BTreeMap<EngineFence, Vec<u8>>,
 }
 
-/// Lets the encoder encode what the reference driver has encoded to its end.
+/// A hook: the encoder encodes each operation after the reference driver has.
 pub(super) struct DirectWatch {
     encoder: Encoder,
-    /// What pages of apertures show. In real time nothing is mapped there.
+    /// The system memory behind pages of apertures. In real time nothing is mapped in an aperture.
     apertures: BTreeMap<SegmentId, Mapped>,
     packets: Packets,
 }
@@ -74,8 +74,8 @@ impl DirectWatch {
     }
 }
 
-/// Entries that lead to pages of an aperture, as entries for what these pages show. They are written while the pages show it, and are
-/// invalid before the pages show anything else.
+/// Entries for pages of an aperture become entries for the system memory behind the pages. The manager makes such entries invalid before the
+/// aperture changes.
 fn through(aperture: &Mapped, op: &UpdatePageTable) -> Vec<PagingOperation> {
     let (run, page_bytes) = (op.page_table_entries, op.page_size().bytes());
     let first = run.first.address.offset / PAGE_SIZE;
@@ -112,13 +112,13 @@ impl KmdHook for DirectWatch {
         if submit.paging {
             let fence = EngineFence { engine: submit.node_ordinal, fence_id: submit.submission_fence_id };
             let State { next, submitted } = &mut *self.packets.0.borrow_mut();
-            // One that is handed out again keeps its fence.
+            // A packet keeps the fence when the manager hands the packet out again.
             submitted.entry(fence).or_insert_with(|| std::mem::take(next));
         }
     }
 }
 
-/// The model GPU, whose packets of paging end with the driver's operations.
+/// The model GPU. Each packet of paging ends with the driver's operations.
 pub(super) struct DirectGpu {
     model: ModelGpu<VulkanExecutor>,
     packets: Packets,
@@ -140,7 +140,7 @@ impl Gpu for DirectGpu {
         self.model.next_event_at()
     }
 
-    /// The model GPU returns with the end of a packet, before anything begins that waits for that.
+    /// The model GPU returns with the end of a packet, before waiting packets begin.
     fn advance(&mut self, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
         let before = events.len();
         self.model.advance(now, events);

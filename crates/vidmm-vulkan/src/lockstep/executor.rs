@@ -16,19 +16,18 @@ use crate::memory::{Reach, VulkanMemory};
 
 /// Executes commands on a Vulkan device.
 ///
-/// Page tables are the model GPU's, on the CPU: a Vulkan device keeps tables of its own, which the mappings of the former are
-/// bound into. Kernels run as shaders on the process's addresses. Copies and fills go to the memory itself: their addresses
+/// The model GPU has page tables on the CPU. A Vulkan device keeps tables of the device's own, and mappings of the model GPU's tables are
+/// bound. Kernels run as shaders on the process's addresses. Copies and fills go to the memory itself: their addresses
 /// were translated before, and nothing is bound for them.
 ///
-/// A transfer reads and writes when it ends, as one copy.
+/// A transfer reads and writes at the end, as one copy.
 ///
 /// # Panics
 ///
 /// All methods end the run if the device fails or has no memory left: see [`caught`](crate::caught).
 pub struct VulkanExecutor {
     tables: Memories,
-    /// The mappings as the model GPU's page tables have them; none where the direct driver pages: what it maps is bound, and it copies
-    /// and fills.
+    /// The mappings by the model GPU's page tables; none where the driver of real time maps, copies and fills.
     mappings: Option<Tables>,
     memory: Rc<RefCell<VulkanMemory>>,
 }
@@ -55,7 +54,7 @@ impl VulkanExecutor {
 }
 
 impl Executor for VulkanExecutor {
-    /// A transfer reads when it ends: until then it is known where.
+    /// The places of a transfer's source: a transfer reads at the end.
     type Bytes = Vec<PhysicalRun>;
 
     fn memories(&self) -> &Memories {
@@ -113,7 +112,7 @@ impl Executor for VulkanExecutor {
             sure(memory.recorder.dispatch(Kernel::Digest, arguments, part.reach.pages));
         }
         let found = sure(memory.read(view.range.num_pages));
-        // A page that is nowhere reads as zero, and so does its digest.
+        // A page without memory reads as zero, with a digest of zero.
         let mut digests = vec![0; found.len()];
         for reach in reached {
             let pages = reach.first as usize..(reach.first + reach.pages) as usize;

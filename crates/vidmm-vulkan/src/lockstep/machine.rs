@@ -19,9 +19,9 @@ use crate::error::VulkanError;
 use crate::memory::{Chunks, VulkanMemory};
 use crate::report::Rules;
 
-/// Builds a machine for the adapter that `config` describes: the reference driver, whose commands `device` executes at the
-/// times of `cost`. It binds what `rules` allow, which are those of the device or stricter; pages that cannot be bound are
-/// reached at addresses of their own.
+/// Builds a machine for the adapter that `config` describes: `device` executes the reference driver's commands at the
+/// times of `cost`. `rules`, the device's or stricter, say which pages are bound. Kernels reach further pages at addresses of the
+/// memory itself.
 ///
 /// Machines on one device take turns.
 ///
@@ -50,8 +50,8 @@ pub fn machine(
     })
 }
 
-/// The same machine, but the driver of real time pages: what its encoder makes of each paging operation is bound and copied, when the packet
-/// with the operation ends. The reference driver's commands say when that is. Kernels find what the driver has mapped.
+/// The same machine, but the driver of real time pages. The reference driver's commands say when a packet ends. At the end, the operations of
+/// the other driver's encoder are carried out: copies, fills and mappings. Kernels use these mappings.
 ///
 /// # Errors
 ///
@@ -78,7 +78,7 @@ pub fn direct_machine(
     })
 }
 
-/// A driver, a GPU and a host over one memory.
+/// A driver, a GPU and a host over a memory.
 struct Parts {
     kmd: SoftKmd,
     gpu: ModelGpu<VulkanExecutor>,

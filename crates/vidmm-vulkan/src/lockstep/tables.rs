@@ -1,4 +1,4 @@
-//! The mappings of a machine in lockstep, as the model GPU's page tables have them.
+//! The mappings of a machine in lockstep, by the model GPU's page tables.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::memory::VulkanMemory;
 use crate::report::Rules;
 use crate::space::joined;
 
-/// What may lead elsewhere since the last look at the page tables.
+/// The changes since the last look at the page tables.
 pub(crate) struct Tables {
     processes: BTreeMap<KmdProcessHandle, Changed>,
     /// Pages that an address space has.
@@ -22,15 +22,15 @@ pub(crate) struct Tables {
 /// The changes of a process.
 #[derive(Default)]
 struct Changed {
-    /// Pages of addresses whose entries were written.
+    /// Pages of addresses with new entries.
     pages: Vec<Range<u64>>,
-    /// Pages whose entries lead to pages of an aperture that show nothing yet.
+    /// Pages of addresses with entries for empty pages of an aperture.
     unshown: Vec<Range<u64>>,
     root: Option<RootPageTable>,
 }
 
 impl Tables {
-    /// Those of address spaces of so many pages.
+    /// No changes, of address spaces with so many pages.
     pub(crate) fn new(num_pages: u64) -> Self {
         Self { processes: BTreeMap::new(), num_pages }
     }
@@ -42,7 +42,7 @@ impl Tables {
                 let pages = addresses.start.0 / PAGE_SIZE..addresses.end.0.div_ceil(PAGE_SIZE).min(self.num_pages);
                 self.processes.entry(process).or_default().pages.push(pages);
             }
-            // Another root may lead anywhere, and one that has grown leads where its entries beyond its end did not.
+            // A new root may lead anywhere. A root that has grown has new entries.
             MappingChange::Entered { process, root } => {
                 let changed = self.processes.entry(process).or_default();
                 if changed.root.replace(root) != Some(root) {
@@ -63,8 +63,8 @@ impl Tables {
         self.processes.values_mut().for_each(|changed| changed.root = None);
     }
 
-    /// Looks at the entries that were written, and tells the memory where they lead: the last entry of an address wins, since the tables
-    /// hold no other.
+    /// Looks at the new entries, and tells the memory where the addresses lead. The last entry of an address wins: the tables hold only the
+    /// last entry.
     pub(crate) fn look(&mut self, tables: &mut Memories, translation: &Translation, memory: &mut VulkanMemory) {
         let tables = tables.lock();
         let rules = memory.rules();
@@ -89,7 +89,7 @@ fn in_units(mut ranges: Vec<Range<u64>>, granule: u64) -> Vec<Range<u64>> {
     ranges
 }
 
-/// The targets of a range, as they are found.
+/// The targets of a range, as far as the search has come.
 struct Targets {
     rules: Rules,
     found: Vec<(Range<u64>, Target)>,
@@ -120,9 +120,9 @@ impl Targets {
         }
     }
 
-    /// Adds a run, widened to whole units of the device. The memory beside it in its first and last unit is never accessed
-    /// there: an access is checked against the page tables before. A run that does not lie in the units of its memory, or
-    /// whose first unit is another's, is left out as far as that.
+    /// Adds a run, widened to whole units of the device. No access reaches the memory beside the run in the first and last unit: each access
+    /// is checked against the page tables before. A run is left out if the memory's units and the addresses' units do not match; the first
+    /// unit of a run is left out if an earlier run has the unit.
     fn push(&mut self, pages: Range<u64>, target: Target) {
         let granule = self.rules.granule_pages();
         let skew = pages.start % granule;

@@ -1,4 +1,4 @@
-//! What kernels of the model GPU, its transfers and its observers need of the memory.
+//! The memory for kernels, transfers and observers of the model GPU.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::segment::pieces;
 /// Blocks beside the memory.
 #[derive(Default)]
 pub(super) struct Beside {
-    /// For words that the host is to read.
+    /// For words on the way to the host.
     read_back: Option<Block>,
     /// For copies onto themselves.
     scratch: Option<Block>,
 }
 
-/// Pages of a view that lie together, as the device addresses them.
+/// Consecutive pages of a view, by the device's addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reach {
-    /// The first of them, counted from the first page of the view.
+    /// The first page, counted from the first page of the view.
     pub(crate) first: u64,
     /// How many.
     pub(crate) pages: u64,
@@ -75,8 +75,8 @@ impl VulkanMemory {
         Ok(())
     }
 
-    /// How the device reaches the pages of `view` that are somewhere: through the process's addresses, or where they cannot be
-    /// bound, through the memory's own.
+    /// The way of the device to the pages of `view`: through the process's addresses, or for unbound pages through addresses of the
+    /// memory itself.
     pub(crate) fn reach(&mut self, view: &View<'_>) -> Result<Vec<Reach>, VulkanError> {
         let first_page = view.range.virtual_address.0 / PAGE_SIZE;
         let mut reached: Vec<Reach> = Vec::new();
@@ -98,8 +98,8 @@ impl VulkanMemory {
         Ok(reached)
     }
 
-    /// The parts of `pages`, which lead to the memory from `page` of `segment` on: with the process through whose addresses
-    /// that is reached, or with none where it cannot be bound.
+    /// The parts of `pages` of addresses, which lead to the memory from `page` of `segment` on. A bound part has the process for
+    /// the way through the process's addresses.
     fn parts(
         &self,
         process: Option<KmdProcessHandle>,
@@ -173,19 +173,19 @@ impl VulkanMemory {
         Ok(self.read(1)?.pop())
     }
 
-    /// The address of a block for `count` words that the host is to read.
+    /// The address of a block for `count` words on the way to the host.
     pub(crate) fn read_back(&mut self, count: u64) -> Result<u64, VulkanError> {
         self.beside.read_back = Some(grown(self.beside.read_back.take(), &self.device, &mut self.recorder, count * 8)?);
         Ok(self.beside.read_back.as_ref().map_or(0, |block| block.address))
     }
 
-    /// Waits for all that was recorded, and reads the first `count` words of that block.
+    /// Waits for all recorded commands, and reads the first `count` words of the block.
     pub(crate) fn read(&mut self, count: u64) -> Result<Vec<u64>, VulkanError> {
         self.recorder.finish()?;
         Ok(self.beside.read_back.as_ref().map_or_else(Vec::new, |block| block.words(count as usize)))
     }
 
-    /// Copies from `from` to `to`, which are no longer.
+    /// Copies from `from` to `to`, with at most as many pages.
     pub(crate) fn copy(&mut self, from: &[PhysicalRun], to: &[PhysicalRun]) -> Result<(), VulkanError> {
         if !overlap(from, to) {
             return self.copy_pages(from, to);
@@ -214,7 +214,7 @@ impl VulkanMemory {
         Ok(())
     }
 
-    /// Copies by way of `scratch`, which is as large.
+    /// Copies by way of `scratch`, a block of the same size.
     fn copy_through(&mut self, scratch: &Block, from: &[PhysicalRun], to: &[PhysicalRun]) -> Result<(), VulkanError> {
         for is_first in [true, false] {
             let mut offset = 0;
@@ -264,7 +264,7 @@ impl VulkanMemory {
         self.recorder.write_word(word, held ^ 1 << (bit % 64))
     }
 
-    /// Memory segments lose what they hold.
+    /// Memory segments lose all content.
     pub(crate) fn spoil(&mut self) -> Result<(), VulkanError> {
         for (segment, memory) in &mut self.segments {
             if !segment.is_system() {
@@ -275,7 +275,7 @@ impl VulkanMemory {
     }
 }
 
-/// A block of at least `bytes` bytes that the host can read: `block`, or a larger one in its place.
+/// A block of at least `bytes` bytes for the host to read: `block`, or a larger block.
 fn grown(
     block: Option<Block>,
     device: &Arc<VulkanDevice>,
@@ -285,7 +285,7 @@ fn grown(
     match block {
         Some(block) if block.bytes() >= bytes => Ok(block),
         smaller => {
-            // Commands that were recorded may name the smaller one.
+            // Recorded commands may name the smaller block.
             recorder.finish()?;
             drop(smaller);
             Block::new(device, Purpose::Staging, bytes.next_power_of_two().max(64 << 10))
