@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vidmm::contract::AddressingModel;
 use vidmm_runtime::Machine;
 use vidmm_sim::{Features, MachineDesc, MachineFactory};
-use vidmm_vulkan::{Rules, Validation, VulkanDevice, VulkanError};
+use vidmm_vulkan::{Rules, Validation, VulkanDevice, VulkanError, direct_machine, machine};
 
 use crate::soft;
 
@@ -16,6 +16,7 @@ use crate::soft;
 pub struct VulkanGpu {
     device: Arc<VulkanDevice>,
     rules: Rules,
+    is_direct: bool,
 }
 
 impl VulkanGpu {
@@ -39,12 +40,17 @@ impl VulkanGpu {
     pub fn open(validation: Validation) -> Result<Self, VulkanError> {
         let device = VulkanDevice::open(validation)?;
         let rules = device.report().rules();
-        Ok(Self { device, rules })
+        Ok(Self { device, rules, is_direct: false })
     }
 
     /// The same device, which binds no more than `rules` allow.
     pub fn with_rules(self, rules: Rules) -> Self {
         Self { rules, ..self }
+    }
+
+    /// The same device, on which the driver of real time pages ([`direct_machine`]).
+    pub fn with_direct_driver(self) -> Self {
+        Self { is_direct: true, ..self }
     }
 
     /// The device.
@@ -69,6 +75,7 @@ impl MachineFactory for VulkanGpu {
 
     fn machine(&self, desc: &MachineDesc) -> Result<Machine, String> {
         let (config, cost) = soft::described(desc)?;
-        vidmm_vulkan::machine(&self.device, self.rules, &config, cost).map_err(|error| error.to_string())
+        let machine = if self.is_direct { direct_machine } else { machine };
+        machine(&self.device, self.rules, &config, cost).map_err(|error| error.to_string())
     }
 }

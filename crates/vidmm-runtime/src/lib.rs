@@ -10,6 +10,7 @@ mod calls;
 mod driver_fault;
 mod early_unmap;
 mod faults;
+mod free_ranges;
 mod garbled;
 mod gpu;
 mod gpu_faults;
@@ -28,6 +29,7 @@ mod verifier;
 
 pub use calls::Running;
 pub use driver_fault::DriverFault;
+pub use free_ranges::FreeRanges;
 pub use gpu::{CpuView, Gpu, GpuEvent};
 pub use gpu_faults::GpuFault;
 pub use hook::{HookedKmd, KmdHook, KmdObject};

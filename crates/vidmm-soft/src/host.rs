@@ -1,10 +1,10 @@
 //! The host: hands out system memory, and maps it in the IOMMU.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use vidmm::contract::{BackingStoreError, CpuAddressError, CpuVirtualAddress, Host, IoMmuDomain};
 use vidmm::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
-use vidmm_runtime::Occasions;
+use vidmm_runtime::{FreeRanges, Occasions};
 
 use crate::cpu_addresses::CpuAddresses;
 use crate::faults::{ModelGpuFaults, strikes};
@@ -13,7 +13,7 @@ use crate::system::{self, SYSTEM_MEMORY_BYTES, SystemMemory};
 
 /// A host that keeps backing store in [`SystemMemory`].
 ///
-/// It takes the smallest free range that is large enough, the lowest of several; ranges are whole units of 64 KiB, and
+/// The host takes the smallest free range with enough room, the lowest of several; ranges are whole units of 64 KiB, and
 /// address 0 is never handed out. All calls take logarithmic time, apart from the content that is given back.
 #[derive(Debug)]
 pub struct SoftHost {
@@ -161,53 +161,5 @@ impl Host for SoftHost {
     /// A breach of the contract is noted as one of the IOMMU's [`misuses`](IoMmu::misuses).
     fn unmap_io_mmu(&mut self, domain: IoMmuDomain, virtual_address: GpuVirtualAddress, size: u64) {
         self.io_mmu.unmap(domain, virtual_address, size);
-    }
-}
-
-/// Free ranges, by address to join neighbours and by size to find a fit.
-#[derive(Debug)]
-struct FreeRanges {
-    by_start: BTreeMap<u64, u64>,
-    by_size: BTreeSet<(u64, u64)>,
-}
-
-impl FreeRanges {
-    fn new(start: u64, end: u64) -> Self {
-        let mut ranges = Self { by_start: BTreeMap::new(), by_size: BTreeSet::new() };
-        ranges.insert(start, end - start);
-        ranges
-    }
-
-    fn insert(&mut self, start: u64, size: u64) {
-        self.by_start.insert(start, size);
-        self.by_size.insert((size, start));
-    }
-
-    fn remove(&mut self, start: u64, size: u64) {
-        self.by_start.remove(&start);
-        self.by_size.remove(&(size, start));
-    }
-
-    fn take(&mut self, size: u64) -> Option<u64> {
-        let &(found, start) = self.by_size.range((size, 0)..).next()?;
-        self.remove(start, found);
-        if found > size {
-            self.insert(start + size, found - size);
-        }
-        Some(start)
-    }
-
-    fn give(&mut self, mut start: u64, mut size: u64) {
-        if let Some((&before, &bytes)) = self.by_start.range(..start).next_back()
-            && before + bytes == start
-        {
-            self.remove(before, bytes);
-            (start, size) = (before, size + bytes);
-        }
-        if let Some(&bytes) = self.by_start.get(&(start + size)) {
-            self.remove(start + size, bytes);
-            size += bytes;
-        }
-        self.insert(start, size);
     }
 }

@@ -126,6 +126,7 @@ impl Block {
     /// # Panics
     ///
     /// If the block is not for staging, or is shorter.
+    #[cfg(feature = "lockstep")]
     pub(crate) fn words(&self, count: usize) -> Vec<u64> {
         assert!(!self.mapped.is_null() && count as u64 * 8 <= self.bytes, "there is nothing to read back");
         // SAFETY: the mapping has that many bytes, begins at a multiple of 64 bytes, and lives as long as the block; the GPU

@@ -246,13 +246,11 @@ impl VulkanDevice {
     pub(crate) fn submit(&self, batch: Batch<'_>) -> Result<Mark, VulkanError> {
         let mut queues = self.queues();
         let Mark { commands, bindings } = queues.submitted;
-        let mut waits = [batch.waits, &queues.waits, &[self.point(commands)]].concat();
         let awaited = if batch.uses_addresses { bindings } else { queues.awaited_bindings };
-        if awaited > queues.awaited_bindings {
-            waits.push(self.bind_point(awaited));
-        }
-        let signals = [batch.signals, &[self.point(commands + 1)]].concat();
-        self.submit_on(queues.commands, batch.commands, &waits, &signals)?;
+        let bound = (awaited > queues.awaited_bindings).then(|| self.bind_point(awaited));
+        let waits = batch.waits.iter().chain(&queues.waits).copied().chain([self.point(commands)]).chain(bound);
+        let signals = batch.signals.iter().copied().chain([self.point(commands + 1)]);
+        self.submit_on(queues.commands, batch.commands, waits, signals)?;
         queues.waits.clear();
         queues.awaited_bindings = awaited;
         queues.submitted.commands += 1;
@@ -263,8 +261,8 @@ impl VulkanDevice {
         &self,
         queue: vk::Queue,
         commands: &[vk::CommandBuffer],
-        waits: &[Point],
-        signals: &[Point],
+        waits: impl IntoIterator<Item = Point>,
+        signals: impl IntoIterator<Item = Point>,
     ) -> Result<(), VulkanError> {
         let (waits, wait_values) = parts(waits);
         let (signals, signal_values) = parts(signals);
@@ -333,14 +331,14 @@ impl VulkanDevice {
         let mut queues = self.queues();
         let waits = self.points(queues.submitted);
         let signals = [point, self.bind_point(queues.submitted.bindings + 1)];
-        self.submit_on(queues.bindings, &[], &waits, &signals)?;
+        self.submit_on(queues.bindings, &[], waits, signals)?;
         queues.submitted.bindings += 1;
         Ok(())
     }
 
     /// Waits until all of `points` are reached, for `nanoseconds` at most; whether they were.
     pub(crate) fn wait_points(&self, points: &[Point], nanoseconds: u64) -> Result<bool, VulkanError> {
-        let (semaphores, values) = parts(points);
+        let (semaphores, values) = parts(points.iter().copied());
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
         // SAFETY: the caller's semaphores are this device's.
         match unsafe { self.raw.wait_semaphores(&info, nanoseconds) } {
@@ -354,12 +352,9 @@ impl VulkanDevice {
     pub(crate) fn bind_sparse(&self, binds: vk::BindSparseInfo<'_>, order: BindOrder) -> Result<(), VulkanError> {
         let mut queues = self.queues();
         let Mark { commands, bindings } = queues.submitted;
-        let before = [self.bind_point(bindings), self.point(commands)];
-        let (waits, wait_values) = parts(match order {
-            BindOrder::Last => &before[..],
-            BindOrder::Beside => &before[..1],
-        });
-        let (signals, signal_values) = parts(&[self.bind_point(bindings + 1)]);
+        let last = (order == BindOrder::Last).then(|| self.point(commands));
+        let (waits, wait_values) = parts([self.bind_point(bindings)].into_iter().chain(last));
+        let (signals, signal_values) = parts([self.bind_point(bindings + 1)]);
         let mut values = vk::TimelineSemaphoreSubmitInfo::default()
             .wait_semaphore_values(&wait_values)
             .signal_semaphore_values(&signal_values);
@@ -424,8 +419,13 @@ impl Queues {
 }
 
 /// The semaphores of points, and their values.
-fn parts(points: &[Point]) -> (Vec<vk::Semaphore>, Vec<u64>) {
-    points.iter().map(|point| (point.semaphore, point.value)).unzip()
+fn parts(points: impl IntoIterator<Item = Point>) -> (Vec<vk::Semaphore>, Vec<u64>) {
+    let (mut semaphores, mut values) = (Vec::with_capacity(4), Vec::with_capacity(4));
+    for Point { semaphore, value } in points {
+        semaphores.push(semaphore);
+        values.push(value);
+    }
+    (semaphores, values)
 }
 
 fn timeline(device: &ash::Device) -> Result<vk::Semaphore, VulkanError> {

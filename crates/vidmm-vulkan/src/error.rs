@@ -66,6 +66,11 @@ pub enum VulkanError {
     },
 }
 
+/// The value of a call that the run cannot go on without.
+pub(crate) fn sure<T>(result: Result<T, VulkanError>) -> T {
+    result.unwrap_or_else(|error| error.end_run())
+}
+
 /// A feature that the manager needs of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Feature {

@@ -12,16 +12,21 @@ pub(crate) enum Kernel {
     /// Pages that a kernel writes.
     Write,
     /// Compressed pages that become plain.
+    #[cfg_attr(not(feature = "lockstep"), allow(dead_code))]
     Decompress,
 }
 
 /// The words of a page are combined with the key of a surface's page.
+#[cfg_attr(not(feature = "lockstep"), allow(dead_code))]
 pub(crate) const FLAG_SURFACE: u32 = 1;
 /// They are combined with the key in place of the surface's number.
+#[cfg_attr(not(feature = "lockstep"), allow(dead_code))]
 pub(crate) const FLAG_KEY: u32 = 2;
 /// The content is a ramp.
+#[cfg_attr(not(feature = "lockstep"), allow(dead_code))]
 pub(crate) const FLAG_RAMP: u32 = 4;
 /// The state is the seed.
+#[cfg_attr(not(feature = "lockstep"), allow(dead_code))]
 pub(crate) const FLAG_SEED: u32 = 8;
 
 /// The arguments of a dispatch, as `page.glsl` lays them out.

@@ -4,8 +4,8 @@
 //!
 //! [`probe`] says what the devices of this machine are and have, and [`VulkanDevice::open`] opens one that can be used; a device
 //! without sparse binding, device addresses or timeline semaphores is refused with an error that names what it lacks.
-//! [`machine`] makes a machine of it for a run: the reference driver of `vidmm-soft` encodes the same commands (D1) for the same
-//! engines, which end them at the same virtual times (D15), and a [`VulkanExecutor`] carries them out:
+//! With the feature `lockstep`, `machine` makes a machine of it for a run: the reference driver of `vidmm-soft` encodes the same
+//! commands (D1) for the same engines, which end them at the same virtual times (D15), and a `VulkanExecutor` carries them out:
 //!
 //! | of the manager | here |
 //! |---|---|
@@ -44,8 +44,9 @@
 //! # }
 //! ```
 //!
-//! A worker thread owns the manager, the reference driver and the memory. It submits each paging buffer behind the one before, and
-//! never waits for the GPU: threads of its own do, and their news are the GPU's interrupts.
+//! A worker thread owns the manager, a driver and the memory. The driver's paging buffers hold copies and mappings: no GPU is modelled. The
+//! worker submits each behind the one before, and never waits for the GPU: threads of its own do, and their news are the GPU's
+//! interrupts. With the feature `lockstep`, `direct_machine` runs the driver's encoder under the engines of the model GPU.
 //!
 //! A use of an application is work of the manager's. It is queued when it is begun; the manager hands it out when all that its device
 //! has made resident is in place, which is its *turn* (ours); and it retires when the application's own submission has ended. So what
@@ -68,19 +69,19 @@ mod probe;
 mod foreign;
 mod recorder;
 mod segment;
+#[cfg(feature = "lockstep")]
 mod runs;
 mod mapped;
+mod operation;
 mod space;
 mod memory;
-mod executor;
-mod host;
-mod machine;
 mod measure;
 mod live;
+#[cfg(feature = "lockstep")]
+mod lockstep;
 
 pub use device::{Handles, Point, VulkanDevice};
 pub use error::{Feature, VulkanError, caught};
-pub use executor::VulkanExecutor;
 pub use foreign::{EvictedPart, RecordEviction};
 pub use instance::{Validation, take_validation_messages};
 pub use live::{
@@ -88,10 +89,11 @@ pub use live::{
     ImageDesc, ListRoom, LocalMemory, NamedAllocation, NeedsRoom, NoRoom, Options, PinnedMemory, Pool, Process,
     SmallBuffer, Submission, Trim, Use,
 };
-pub use machine::machine;
+#[cfg(feature = "lockstep")]
+pub use lockstep::{VulkanExecutor, direct_machine, machine};
 pub use measure::{BindingCost, Change, CopySpeed, Measurements, StoreSpeed, Through, measure};
 pub use probe::probe;
 pub use report::{DeviceReport, Heap, Limits, MemoryType, Mode, QueueFamily, Rules, Unbinding};
 
-#[cfg(test)]
+#[cfg(all(test, feature = "lockstep"))]
 mod tests;

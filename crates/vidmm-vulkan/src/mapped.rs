@@ -69,7 +69,18 @@ impl Mapped {
         })
     }
 
+    /// The target of `page`, and the number of consecutive pages from `page` on; none if `page` leads nowhere.
+    pub(crate) fn at(&self, page: u64) -> Option<(Target, u64)> {
+        // Mostly a run begins right there.
+        if let Some(&(end, target)) = self.runs.get(&page) {
+            return Some((target, end - page));
+        }
+        let (&start, &(end, target)) = self.runs.range(..page).next_back()?;
+        (page < end).then(|| (target.later(page - start), end - page))
+    }
+
     /// The parts of `pages` that lead to the memory from `target` on, and those that do not, in order.
+    #[cfg(feature = "lockstep")]
     pub(crate) fn bound(&self, pages: Range<u64>, target: Target) -> Vec<(Range<u64>, bool)> {
         let before = self.runs.range(..pages.start).next_back();
         let inside = self.runs.range(pages.clone());
@@ -87,10 +98,31 @@ impl Mapped {
         parts
     }
 
+    /// `pages` lead to the memory from a target on, or nowhere.
+    pub(crate) fn set(&mut self, pages: Range<u64>, to: Option<Target>) {
+        if pages.is_empty() {
+            return;
+        }
+        self.take(pages.clone(), |_| {});
+        if let Some(target) = to {
+            self.insert(pages, target);
+        }
+    }
+
     /// `pages` lead where `targets` say, which are in order and inside, and nowhere else. Returns what is to be bound: every
     /// page that led elsewhere once, neighbours as one.
     pub(crate) fn replace(&mut self, pages: Range<u64>, targets: &[(Range<u64>, Target)]) -> Vec<Run> {
-        let old = self.take(pages.clone());
+        let mut old = Vec::new();
+        self.take(pages.clone(), |run| old.push(run));
+        // Mostly all pages lead to a single place, now and before, or led nowhere.
+        if let [(whole, target)] = targets
+            && *whole == pages
+            && (old.is_empty() || matches!(&old[..], [(before, _)] if *before == pages))
+        {
+            self.insert(pages.clone(), *target);
+            let is_same = old.first().is_some_and(|(_, before)| before.is_same_memory(*target));
+            return if is_same { Vec::new() } else { vec![Run { pages, target: Some(*target) }] };
+        }
         let borders = |runs: &[(Range<u64>, Target)]| -> Vec<u64> {
             runs.iter().flat_map(|(pages, _)| [pages.start, pages.end]).collect()
         };
@@ -118,15 +150,33 @@ impl Mapped {
     }
 
     /// Takes out what is known of `pages`, cut at both ends.
-    fn take(&mut self, pages: Range<u64>) -> Vec<(Range<u64>, Target)> {
-        self.cut(pages.start);
-        self.cut(pages.end);
-        let starts: Vec<u64> = self.runs.range(pages).map(|(&start, _)| start).collect();
-        let take = |start| {
-            let (end, target) = self.runs.remove(&start)?;
-            Some((start..end, target))
-        };
-        starts.into_iter().filter_map(take).collect()
+    fn take(&mut self, pages: Range<u64>, mut taken: impl FnMut((Range<u64>, Target))) {
+        let is_run = self.runs.get(&pages.start).is_some_and(|&(end, _)| end == pages.end);
+        if !is_run && !self.has_any(pages.clone()) {
+            return;
+        }
+        if !is_run {
+            self.cut(pages.start);
+            self.cut(pages.end);
+        }
+        let mut start = pages.start;
+        while let Some((end, target)) = self.remove_next(&mut start, pages.end) {
+            taken((start..end, target));
+            start = end;
+        }
+    }
+
+    /// Removes the first run with a start from `start` on and before `end`. Moves `start` to the run.
+    fn remove_next(&mut self, start: &mut u64, end: u64) -> Option<(u64, Target)> {
+        if *start >= end {
+            return None;
+        }
+        // Mostly a run begins right there.
+        if let Some(run) = self.runs.remove(start) {
+            return Some(run);
+        }
+        *start = *self.runs.range(*start..end).next()?.0;
+        self.runs.remove(start)
     }
 
     fn cut(&mut self, at: u64) {
@@ -278,6 +328,7 @@ mod tests {
         assert_eq!(mapped.runs().next(), Some((0..4, shown)));
     }
 
+    #[cfg(feature = "lockstep")]
     #[test]
     fn parts_are_bound_to_their_memory_or_not() {
         let mut mapped = Mapped::default();

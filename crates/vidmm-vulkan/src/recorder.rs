@@ -88,6 +88,12 @@ impl Accesses {
         }
     }
 
+    fn clear(&mut self) {
+        self.reads.clear();
+        self.writes.clear();
+        self.anything = false;
+    }
+
     fn add(&mut self, access: Access) {
         match access {
             Access::Anything | Access::Addresses => self.anything = true,
@@ -171,6 +177,7 @@ impl Recorder {
     }
 
     /// Writes a word.
+    #[cfg(feature = "lockstep")]
     pub(crate) fn write_word(&mut self, to: Place<'_>, word: u64) -> Result<(), VulkanError> {
         self.record(Access::Ranges(None, to.addresses(8)), |device, commands| {
             // SAFETY: as for a copy.
@@ -235,7 +242,7 @@ impl Recorder {
 
     /// Records a barrier: what comes later sees all that was written before, and so does the host.
     fn barrier(&mut self, commands: vk::CommandBuffer) {
-        self.accesses = Accesses::default();
+        self.accesses.clear();
         let barrier = vk::MemoryBarrier::default()
             .src_access_mask(vk::AccessFlags::MEMORY_WRITE | vk::AccessFlags::MEMORY_READ)
             .dst_access_mask(vk::AccessFlags::MEMORY_WRITE | vk::AccessFlags::MEMORY_READ | vk::AccessFlags::HOST_READ);

@@ -81,6 +81,7 @@ pub enum Unbinding {
 
 impl Rules {
     /// Pages of the unit.
+    #[cfg(feature = "lockstep")]
     pub(crate) fn granule_pages(self) -> u64 {
         self.granule_bytes.max(PAGE_SIZE) / PAGE_SIZE
     }
@@ -91,6 +92,7 @@ impl Rules {
     }
 
     /// Whether every page of such memory can be bound, wherever it is mapped.
+    #[cfg(feature = "lockstep")]
     pub(crate) fn binds_every_page(self) -> bool {
         self.granule_pages() == 1
     }

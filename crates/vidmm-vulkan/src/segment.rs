@@ -77,6 +77,7 @@ impl Segment {
     }
 
     /// All of it holds `pattern` from now on.
+    #[cfg(feature = "lockstep")]
     pub(crate) fn spoil(&mut self, recorder: &mut Recorder, pattern: u32) -> Result<(), VulkanError> {
         self.fresh = pattern;
         for block in self.blocks.values() {

@@ -179,12 +179,12 @@ pub(crate) fn bind(device: &VulkanDevice, bindings: &[Binding<'_>], order: BindO
     if bindings.is_empty() {
         return Ok(());
     }
-    let of_resources = bindings.chunk_by(|one, next| one.resource.raw == next.resource.raw);
-    let binds: Vec<(Handle, Vec<_>)> =
-        of_resources.map(|of_one| (of_one[0].resource.raw, of_one.iter().map(memory_bind).collect())).collect();
-    let (mut buffers, mut images) = (Vec::new(), Vec::new());
-    for (handle, binds) in &binds {
-        match *handle {
+    let all: Vec<_> = bindings.iter().map(memory_bind).collect();
+    let (mut buffers, mut images, mut rest) = (Vec::new(), Vec::new(), &all[..]);
+    for of_one in bindings.chunk_by(|one, next| one.resource.raw == next.resource.raw) {
+        let (binds, others) = rest.split_at(of_one.len());
+        rest = others;
+        match of_one[0].resource.raw {
             Handle::Buffer(raw) => buffers.push(vk::SparseBufferMemoryBindInfo::default().buffer(raw).binds(binds)),
             Handle::Image(raw) => images.push(vk::SparseImageOpaqueMemoryBindInfo::default().image(raw).binds(binds)),
         }

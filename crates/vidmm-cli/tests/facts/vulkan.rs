@@ -19,7 +19,7 @@ use vidmm_vulkan::{Mode, Rules, Unbinding, Validation, VulkanError, caught, take
 use crate::common::{is_long, workspace};
 
 /// The random worlds that are compared. A Vulkan device made of a CPU plays ten in two seconds.
-const WORLDS: u64 = 80;
+const WORLDS: u64 = 200;
 
 /// Steps of each world.
 const STEPS: u64 = 300;
@@ -89,44 +89,58 @@ fn told_of_scenario(scenario: &ExplicitScenario, factory: &dyn MachineFactory) -
     (hash.0, format!("{report:?}"))
 }
 
-fn assert_worlds_are_alike(device: &VulkanGpu, seeds: std::ops::RangeInclusive<u64>) {
+fn assert_worlds_are_alike(devices: &[VulkanGpu], seeds: std::ops::RangeInclusive<u64>) {
     let mut num_worlds = 0;
     for seed in seeds {
         let Some(expected) = told_of_world(seed, &Alike) else { continue };
         assert!(expected.1.contains(" None "), "seed {seed} fails on the model GPU: {}", expected.1);
-        assert_eq!(told_of_world(seed, device), Some(expected), "seed {seed}");
+        for device in devices {
+            assert_eq!(told_of_world(seed, device).as_ref(), Some(&expected), "seed {seed}, {device:?}");
+        }
         num_worlds += 1;
     }
     assert!(num_worlds > 0, "no world was drawn");
     assert_eq!(take_validation_messages(), [""; 0], "validation");
 }
 
+/// Three machines: the model GPU, the reference driver's commands on the device, and on the device the driver of real time.
 #[test]
 #[ignore = "takes long, runs in .ci/run"]
 fn random_worlds_are_as_on_the_model_gpu() {
     let Some(device) = device() else { return };
-    assert_worlds_are_alike(&device, 1..=WORLDS);
+    assert_worlds_are_alike(&[device.clone(), device.with_direct_driver()], 1..=WORLDS);
+}
+
+/// Where a device binds less or later, the driver of real time leads kernels to the same bytes.
+#[test]
+fn worlds_are_the_same_with_the_driver_of_real_time() {
+    let Some(device) = device() else { return };
+    let rules = device.device().report().rules();
+    let local_only = Rules { mode: Mode::BindsLocalOnly, ..rules };
+    let lazy = Rules { unbinding: Unbinding::Lazy, ..rules };
+    let devices = [local_only, lazy].map(|rules| device.clone().with_rules(rules).with_direct_driver());
+    assert_worlds_are_alike(&devices, 1..=WORLDS_WITH_RULES);
 }
 
 #[test]
 fn worlds_are_the_same_where_only_local_memory_is_bound() {
     let Some(device) = device() else { return };
     let rules = Rules { mode: Mode::BindsLocalOnly, ..device.device().report().rules() };
-    assert_worlds_are_alike(&device.with_rules(rules), 1..=WORLDS_WITH_RULES);
+    assert_worlds_are_alike(&[device.with_rules(rules)], 1..=WORLDS_WITH_RULES);
 }
 
 #[test]
 fn worlds_are_the_same_where_memory_is_bound_in_units_of_64_kib() {
     let Some(device) = device() else { return };
     let rules = Rules { granule_bytes: 64 << 10, ..device.device().report().rules() };
-    assert_worlds_are_alike(&device.with_rules(rules), 1..=WORLDS_WITH_RULES);
+    assert_worlds_are_alike(&[device.with_rules(rules)], 1..=WORLDS_WITH_RULES);
 }
 
 #[test]
 fn worlds_are_the_same_where_what_is_unmapped_stays_bound() {
     let Some(device) = device() else { return };
     let rules = Rules { unbinding: Unbinding::Lazy, ..device.device().report().rules() };
-    assert_worlds_are_alike(&device.with_rules(rules), 1..=WORLDS_WITH_RULES);
+    assert_worlds_are_alike(&[device.with_rules(rules)], 1..=WORLDS_WITH_RULES);
 }
 
 /// All scenario files made of steps.

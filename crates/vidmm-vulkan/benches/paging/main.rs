@@ -8,7 +8,7 @@
 //! | B5 | the processor time of vidmm and of the calls to Vulkan in that, less that of as many empty submissions |
 //!
 //! ```text
-//! cargo bench -p vidmm-vulkan --bench paging -- [--quick] [--json] [--check] [paging] [cyclic] [resident]
+//! cargo bench -p vidmm-vulkan --bench paging -- [--quick] [--json] [--check] [paging] [cyclic] [resident] [instructions]
 //! ```
 //!
 //! The bytes are 32 MiB at a time, and 256 MiB on a device with memory of its own, where a plain Vulkan copy takes the place of memcpy:
@@ -19,11 +19,14 @@
 //! `cyclic` is 600 frames over 36 buffers of 4 MiB with room for 12, three to a frame, by a hand-written LRU on plain Vulkan that moves
 //! and writes the same blocks: bytes, time, and processor time.
 //!
+//! `instructions` counts those of a page-in of 1 MiB under callgrind (Debian's `valgrind`).
+//!
 //! So a bandwidth of at least 0.85 of memcpy's is a ratio of at most 1.18. Without a Vulkan device nothing is measured.
 
 mod cpu_time;
 mod cyclic;
 mod hand_written;
+mod instructions;
 #[path = "../../../vidmm/benches/support/parts.rs"]
 mod parts;
 mod plain_copy;
@@ -51,9 +54,18 @@ type Rounds = usize;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
+    if let [instructions::CHILD, rounds] = &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        instructions::child(rounds).expect("the adapter pages");
+        return ExitCode::SUCCESS;
+    }
     parts::run::<Rounds>(
         &arguments,
-        &[("paging", paging), ("cyclic", cyclic::cyclic), ("resident", resident::resident)],
+        &[
+            ("paging", paging),
+            ("cyclic", cyclic::cyclic),
+            ("resident", resident::resident),
+            ("instructions", instructions::instructions),
+        ],
         &9,
         &5,
     )

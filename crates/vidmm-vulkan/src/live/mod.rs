@@ -1,7 +1,7 @@
 //! The manager over Vulkan in real time (D26): the memory of an application's own Vulkan device, for its own shaders.
 //!
 //! [`Adapter`], [`Process`], [`Device`], [`Buffer`] and [`Image`] are what an application has. A worker thread owns the manager, the
-//! reference driver and the memory. It executes the driver's paging buffers on a Vulkan queue, each behind the one before, and
+//! driver and the memory. It executes the driver's paging buffers on a Vulkan queue, each behind the one before, and
 //! never waits for the GPU: other threads do, and tell it.
 //!
 //! An application's use of its buffers is a use of a self-scheduled context (D25): `turns.rs` keeps its books.
@@ -27,6 +27,8 @@ mod process;
 mod pinned;
 mod watcher;
 mod staging;
+mod host;
+mod driver;
 mod paging;
 mod turns;
 mod resources;

@@ -1,8 +1,7 @@
 //! The choices of an application about its adapter.
 
 use vidmm::policy::PolicyChoice;
-use vidmm::{AdapterOptions, PAGE_SIZE_64K, PageSize, TdrOptions};
-use vidmm_soft::SoftAdapterConfig;
+use vidmm::{AdapterOptions, PAGE_SIZE_64K, TdrOptions};
 
 use crate::report::{DeviceReport, Mode, Rules, Unbinding};
 
@@ -76,22 +75,14 @@ impl Checked {
         self.system
     }
 
-    /// The adapter that the driver reports: one engine pages, and on the other the model GPU learns of root tables. Applications run
-    /// their work by themselves. Vulkan keeps page tables of its own, so those of the manager take no local memory. They are of 4 KiB, and
-    /// the entries of buffers are for pages of 64 KiB.
-    pub(super) fn config(self) -> SoftAdapterConfig {
-        SoftAdapterConfig {
-            engines: 2,
-            local_memory_bytes: self.local,
-            page_size: PageSize::Kib64,
-            // An aperture is how system memory is named (SEG-11); nothing is mapped in it.
-            aperture_bytes: if self.rules.mode == Mode::BindsAll { self.system } else { 0 },
-            page_tables_in_system_memory: true,
-            virtual_address_bit_count: 47,
-            page_table_index_bits: vec![9, 8, 9],
-            dual_pte: true,
-            ..SoftAdapterConfig::with_4kib_pages()
-        }
+    /// The bytes of local memory.
+    pub(super) fn local(self) -> u64 {
+        self.local
+    }
+
+    /// The bytes of the aperture that names system memory: 0 where that cannot be bound.
+    pub(super) fn aperture(self) -> u64 {
+        if self.rules.mode == Mode::BindsAll { self.system } else { 0 }
     }
 }
 

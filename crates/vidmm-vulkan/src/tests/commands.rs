@@ -8,7 +8,7 @@ use vidmm_soft::encoding::{
 };
 use vidmm_soft::{CostModel, HardwareEntry, LOCAL_SEGMENT, ModelGpuFaults, RENDER_ENGINE, SoftAdapterConfig};
 
-use crate::machine::machine;
+use crate::lockstep::machine;
 use crate::report::{Mode, Rules};
 
 const PROCESS: KmdProcessHandle = KmdProcessHandle(7);

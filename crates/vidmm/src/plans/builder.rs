@@ -54,8 +54,8 @@ impl Builder {
         (self.multipass_offset, self.passes, self.empty_passes) = (0, 0, 0);
     }
 
-    /// Whether steps are left to do, or a buffer to hand out.
+    /// Whether steps are left to do, or a buffer to hand out. A buffer in which a driver has written nothing waits for further operations.
     pub fn has_work(&self) -> bool {
-        !self.steps.is_empty() || self.current.is_some()
+        !self.steps.is_empty() || self.current.as_ref().is_some_and(|buffer| !buffer.is_empty())
     }
 }

@@ -1,15 +1,14 @@
 //! Buffers and images: creation, release, names, statistics.
 
-use vidmm::contract::{AllocationFlags, AllocationFlags2};
 use vidmm::{
     AllocationId, AllocationResidencyStatus, CreateError, DestroyFlags, DeviceId, EvictError, EvictFlags,
     GpuVirtualAddress, MakeResidentFlags, MapGpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PagingQueueId,
 };
 use vidmm_client::Managed;
-use vidmm_runtime::{AllocationSegments, Placement};
-use vidmm_soft::AllocationPrivateData;
+use vidmm_runtime::AllocationSegments;
 
 use super::super::command::{AllocationStatistics, CreateAllocation, NewAllocation, NewResource};
+use super::super::driver::AllocationData;
 use super::super::error::Error;
 use super::super::resources::ResourceRecord;
 use super::Worker;
@@ -56,10 +55,8 @@ impl Worker {
             NewResource::Buffer { range_bytes, .. } => range_bytes.min(bytes),
             NewResource::Image(_) => bytes,
         };
-        // Allocations get backing store one by one. A trial for the whole comes first, so that a refusal creates nothing.
-        let stored = self.host.with(|host, _| host.commit_backing_store(bytes));
-        let stored = stored.map(|place| self.host.with(|host, _| host.decommit_backing_store(place, bytes)));
-        let reserved = stored.map_err(|error| CreateError::from(error).into()).and_then(|()| {
+        // Allocations get backing store one by one. A look at the whole comes first, so that a refusal creates nothing.
+        let reserved = self.host.check(bytes).map_err(|error| CreateError::from(error).into()).and_then(|()| {
             let reserved = self.vidmm.reserve_gpu_virtual_address(&mut self.host, queue, None, bytes);
             reserved.map_err(Error::from)
         });
@@ -118,19 +115,9 @@ impl Worker {
         queue: PagingQueueId,
         segments: AllocationSegments,
     ) -> Result<Result<(), Error>, Error> {
-        let mut flags2 = AllocationFlags2::empty();
-        flags2.set(AllocationFlags2::NOTIFY_EVICTION, record.foreign.is_some());
         for number in 0..ranges {
-            let data = AllocationPrivateData {
-                size: record.range_size(number as usize),
-                allocation_priority: 0,
-                flags: AllocationFlags::empty(),
-                flags2,
-                segments,
-                surface: None,
-                foreign: record.foreign.map(|first| first + number),
-                placement: Placement::default(),
-            };
+            let foreign = record.foreign.map(|first| first + number);
+            let data = AllocationData { size: record.range_size(number as usize), segments, foreign };
             let data = data.to_bytes();
             let created = self.vidmm.create_allocation(&mut self.kmd, &mut self.host, record.device, &data);
             let allocation = match created {

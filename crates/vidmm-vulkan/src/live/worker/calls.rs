@@ -118,9 +118,7 @@ impl Worker {
 
     fn create_process(&mut self) -> Result<ProcessId, Error> {
         let process = self.vidmm.create_process(&mut self.kmd, &mut self.host)?;
-        // The driver's handles rise: the last is the new one's.
-        let handle = self.kmd.processes().next_back();
-        let handle = handle.ok_or_else(|| Error::Lost("the driver has lost a process".to_owned()))?;
+        let handle = self.kmd.last_process();
         self.objects.processes.insert(process, ProcessRecord { handle, devices: 0, is_closing: false });
         Ok(process)
     }

@@ -80,7 +80,7 @@ impl Worker {
         if let Some(record) = self.objects.processes.remove(&process) {
             // The worker alone destroys processes, each once.
             let _ = self.vidmm.destroy_process(&mut self.kmd, &mut self.host, process);
-            self.paging.forget_process(record.handle);
+            self.paging.memory().borrow_mut().forget_process(record.handle);
         }
     }
 }

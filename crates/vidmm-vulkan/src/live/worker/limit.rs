@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use vidmm::{MemorySegmentGroup, PAGE_SIZE_64K, SegmentId};
-use vidmm_soft::LOCAL_SEGMENT;
 
 use super::super::command::LocalMemory;
+use super::super::driver::LOCAL_SEGMENT;
 use super::super::error::Error;
 use super::vacating::Vacating;
 use super::{Retired, Worker};

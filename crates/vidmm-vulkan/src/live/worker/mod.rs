@@ -7,7 +7,9 @@ mod limit;
 mod room;
 mod vacating;
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -16,20 +18,18 @@ use std::time::{Duration, Instant};
 use vidmm::contract::Packet;
 use vidmm::policy::PolicyChoice;
 use vidmm::{AllocationId, ContextId, DeviceId, Nanoseconds, Output, PAGE_SIZE, VidMm};
-use vidmm_runtime::HookedHost;
-use vidmm_soft::{CostModel, PAGING_ENGINE, SoftKmd};
 
 use crate::block::Block;
 use crate::device::{Batch, Mark, Point, VulkanDevice};
 use crate::error::{VulkanError, caught};
-use crate::host::ClearMemory;
-use crate::machine::Parts;
 use crate::memory::{Chunks, VulkanMemory};
 use crate::sparse::SparseResource;
 
 use super::client::Status;
 use super::command::{Command, Trim, Turn};
+use super::driver::{DirectKmd, LOCAL_SEGMENT, PAGING_ENGINE};
 use super::error::Error;
+use super::host::BackingStore;
 use super::names::Names;
 use super::objects::Objects;
 use super::options::{Checked, manager_options};
@@ -65,9 +65,9 @@ pub(super) struct Worker {
     paging_ends: Watcher,
     use_ends: Watcher,
     vidmm: VidMm,
-    kmd: SoftKmd,
+    kmd: DirectKmd,
     paging: Paging,
-    host: HookedHost<ClearMemory>,
+    host: BackingStore,
     /// Paging buffers that were not submitted.
     paging_queue: VecDeque<Packet>,
     turns: Turns,
@@ -132,10 +132,10 @@ impl Worker {
         commands: Receiver<Command>,
         to_self: Sender<Command>,
     ) -> Result<Self, Error> {
-        let config = options.config();
-        let memory = VulkanMemory::new(device.clone(), &config, options.rules(), Chunks::Reserved)?;
-        let Parts { mut kmd, gpu, mut host, memory, .. } =
-            Parts::new(memory, &config, CostModel::default(), Some(options.system()));
+        let memory = VulkanMemory::new(device.clone(), [LOCAL_SEGMENT], options.rules(), Chunks::Reserved)?;
+        let memory = Rc::new(RefCell::new(memory));
+        let mut kmd = DirectKmd::new(options.local(), options.aperture());
+        let mut host = BackingStore::new(memory.clone(), options.system());
         let vidmm = VidMm::start_adapter(manager_options(options.policy()), &mut kmd, &mut host)?;
         let now = Instant::now();
         Ok(Self {
@@ -144,7 +144,7 @@ impl Worker {
             use_ends: Watcher::new(device.clone(), to_self, || Command::UseEnded)?,
             vidmm,
             kmd,
-            paging: Paging::new(device.clone(), gpu, memory, config.layout()),
+            paging: Paging::new(device.clone(), memory),
             host,
             paging_queue: VecDeque::new(),
             turns: Turns::default(),
@@ -153,7 +153,7 @@ impl Worker {
             preempting: None,
             objects: Objects::default(),
             graveyard: VecDeque::new(),
-            limit: LocalLimit::new(config.local_memory_bytes, now),
+            limit: LocalLimit::new(options.local(), now),
             vacating: Vacating::default(),
             policy: options.policy(),
             names,

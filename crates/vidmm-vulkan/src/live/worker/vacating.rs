@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use vidmm::{AllocationId, AllocationResidencyStatus, DeviceId, EvictFlags, MakeResidentFlags, PAGE_SIZE};
 use vidmm_client::Managed;
-use vidmm_soft::LOCAL_SEGMENT;
 
+use super::super::driver::LOCAL_SEGMENT;
 use super::super::error::Error;
 use super::super::resources::ResourceRecord;
 use super::Worker;

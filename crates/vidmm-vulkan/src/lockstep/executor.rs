@@ -9,23 +9,26 @@ use vidmm::{PAGE_SIZE, PhysicalAddress};
 use vidmm_runtime::{Content, Surface};
 use vidmm_soft::{Executor, KernelState, MappingChange, Memories, PhysicalRun, Translation, View};
 
-use crate::error::VulkanError;
+use super::tables::Tables;
+use crate::error::sure;
 use crate::kernels::{Arguments, FLAG_RAMP, FLAG_SEED, FLAG_SURFACE, Kernel};
 use crate::memory::{Reach, VulkanMemory};
 
 /// Executes commands on a Vulkan device.
 ///
-/// Page tables are the model GPU's, on the CPU: a Vulkan device keeps tables of its own, which the mappings of the former are
-/// bound into. Kernels run as shaders on the process's addresses. Copies and fills go to the memory itself: their addresses
+/// The model GPU has page tables on the CPU. A Vulkan device keeps tables of the device's own, and mappings of the model GPU's tables are
+/// bound. Kernels run as shaders on the process's addresses. Copies and fills go to the memory itself: their addresses
 /// were translated before, and nothing is bound for them.
 ///
-/// A transfer reads and writes when it ends, as one copy.
+/// A transfer reads and writes at the end, as one copy.
 ///
 /// # Panics
 ///
 /// All methods end the run if the device fails or has no memory left: see [`caught`](crate::caught).
 pub struct VulkanExecutor {
     tables: Memories,
+    /// The mappings by the model GPU's page tables; none where the driver of real time maps, copies and fills.
+    mappings: Option<Tables>,
     memory: Rc<RefCell<VulkanMemory>>,
 }
 
@@ -35,15 +38,10 @@ impl fmt::Debug for VulkanExecutor {
     }
 }
 
-/// The value of a call that the run cannot go on without.
-pub(crate) fn sure<T>(result: Result<T, VulkanError>) -> T {
-    result.unwrap_or_else(|error| error.end_run())
-}
-
 impl VulkanExecutor {
     /// An executor over `memory`; page tables are in `tables`.
-    pub(crate) fn new(tables: Memories, memory: Rc<RefCell<VulkanMemory>>) -> Self {
-        Self { tables, memory }
+    pub(crate) fn new(tables: Memories, mappings: Option<Tables>, memory: Rc<RefCell<VulkanMemory>>) -> Self {
+        Self { tables, mappings, memory }
     }
 
     /// Runs `kernel` on all pages of `view` that are somewhere; `arguments` says those for the pages of a reach.
@@ -56,7 +54,7 @@ impl VulkanExecutor {
 }
 
 impl Executor for VulkanExecutor {
-    /// A transfer reads when it ends: until then it is known where.
+    /// The places of a transfer's source: a transfer reads at the end.
     type Bytes = Vec<PhysicalRun>;
 
     fn memories(&self) -> &Memories {
@@ -68,29 +66,17 @@ impl Executor for VulkanExecutor {
     }
 
     fn note(&mut self, change: MappingChange) {
-        let mut memory = self.memory.borrow_mut();
-        match change {
-            MappingChange::Entries { process, addresses } => {
-                let all = memory.all_pages();
-                let pages = addresses.start.0 / PAGE_SIZE..addresses.end.0.div_ceil(PAGE_SIZE).min(all.end);
-                if let Some(space) = memory.bound_space(process) {
-                    space.entries_written(pages);
-                }
-            }
-            MappingChange::Entered { process, root } => {
-                let all = memory.all_pages();
-                if let Some(space) = memory.bound_space(process) {
-                    space.entered(root, all);
-                }
-            }
-            MappingChange::Aperture { segment, pages } => {
-                memory.spaces().for_each(|space| space.aperture_changed(segment, &pages));
-            }
+        if let Some(mappings) = &mut self.mappings {
+            mappings.note(change, &self.memory.borrow());
         }
     }
 
     fn bind(&mut self, translation: &Translation) {
-        sure(self.memory.borrow_mut().bind(&mut self.tables, translation));
+        let mut memory = self.memory.borrow_mut();
+        if let Some(mappings) = &mut self.mappings {
+            mappings.look(&mut self.tables, translation, &mut memory);
+        }
+        sure(memory.bind());
     }
 
     fn read(&mut self, runs: &[PhysicalRun]) -> Vec<PhysicalRun> {
@@ -98,11 +84,15 @@ impl Executor for VulkanExecutor {
     }
 
     fn write(&mut self, source: &Vec<PhysicalRun>, runs: &[PhysicalRun]) {
-        sure(self.memory.borrow_mut().copy(source, runs));
+        if self.mappings.is_some() {
+            sure(self.memory.borrow_mut().copy(source, runs));
+        }
     }
 
     fn fill(&mut self, runs: &[PhysicalRun], pattern: u32) {
-        sure(self.memory.borrow_mut().fill(runs, pattern));
+        if self.mappings.is_some() {
+            sure(self.memory.borrow_mut().fill(runs, pattern));
+        }
     }
 
     fn flip_bit(&mut self, address: PhysicalAddress, bit: u32) {
@@ -122,7 +112,7 @@ impl Executor for VulkanExecutor {
             sure(memory.recorder.dispatch(Kernel::Digest, arguments, part.reach.pages));
         }
         let found = sure(memory.read(view.range.num_pages));
-        // A page that is nowhere reads as zero, and so does its digest.
+        // A page without memory reads as zero, with a digest of zero.
         let mut digests = vec![0; found.len()];
         for reach in reached {
             let pages = reach.first as usize..(reach.first + reach.pages) as usize;
@@ -147,7 +137,7 @@ impl Executor for VulkanExecutor {
 
     fn write_plain(&mut self, source: &Vec<PhysicalRun>, view: &View<'_>) {
         if !begins_with(source, view.runs) {
-            self.write(source, view.runs);
+            sure(self.memory.borrow_mut().copy(source, view.runs));
         }
         self.dispatch(Kernel::Decompress, view, |reach| Arguments {
             pages: reach.address,
@@ -156,7 +146,7 @@ impl Executor for VulkanExecutor {
     }
 
     fn run_foreign(&mut self, token: u32, runs: &[PhysicalRun], offset: u64) {
-        sure(self.memory.borrow_mut().run_foreign(token, runs, offset));
+        sure(self.memory.borrow_mut().run_foreign_on(token, runs, offset));
     }
 
     fn page_digest(&self, address: PhysicalAddress, key: u64) -> Option<u64> {
@@ -177,6 +167,9 @@ impl Executor for VulkanExecutor {
 
     fn lose_power(&mut self) {
         self.tables.lose_power();
+        if let Some(mappings) = &mut self.mappings {
+            mappings.forget_roots();
+        }
         sure(self.memory.borrow_mut().spoil());
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use vidmm::{PAGE_SIZE_64K, PhysicalAddress};
 use vidmm_runtime::HostHook;
 
-use crate::executor::sure;
+use crate::error::sure;
 use crate::memory::VulkanMemory;
 
 /// A hook that clears the device's memory in the places that the host hands out.
