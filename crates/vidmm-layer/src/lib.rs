@@ -11,6 +11,8 @@
 
 // A file imports only from those above it.
 pub mod ranges;
+mod driver;
+mod manager;
 mod trace;
 mod descriptors;
 mod record;
