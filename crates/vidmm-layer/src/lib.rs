@@ -10,16 +10,24 @@
 #![allow(non_snake_case, reason = "Vulkan's loader expects this name of the library")]
 
 // A file imports only from those above it.
+mod fault;
 pub mod ranges;
-mod driver;
-mod manager;
+mod settings;
+mod types;
 mod trace;
 mod descriptors;
+mod driver;
+mod manager;
+mod homes;
+mod figures;
 mod record;
 mod submission;
 mod tables;
 mod border;
 
+pub use fault::FAULT_VARIABLE;
+pub use figures::{Figures, Pinned};
+pub use settings::{EVENTS_VARIABLE, FIGURES_VARIABLE, Mode, RESIDENCY_VARIABLE, ResidencySettings};
 pub use trace::{TRACE_VARIABLE, of_process};
 
 /// The name of the layer.

@@ -9,8 +9,8 @@ use std::time::Instant;
 use vidmm::contract::Packet;
 use vidmm::policy::PolicyChoice;
 use vidmm::{
-    AdapterOptions, AllocationId, ContextId, DestroyFlags, DeviceId, EvictFlags, GpuVirtualAddress,
-    MakeResidentError, MakeResidentFlags, MapGpuVirtualAddress, Output, PagingQueueId, Statistics, TdrOptions, VidMm,
+    AdapterOptions, AllocationId, ContextId, DestroyFlags, DeviceId, EvictFlags, GpuVirtualAddress, MakeResidentError,
+    MakeResidentFlags, MapGpuVirtualAddress, Output, PagingQueueId, Statistics, TdrOptions, VidMm,
 };
 use vidmm_trace::LogWriter;
 
@@ -60,8 +60,7 @@ impl Manager {
         let tdr = TdrOptions { quantum: u64::MAX, ..TdrOptions::default() };
         let options = AdapterOptions { policy, events: log.is_some(), tdr, ..AdapterOptions::default() };
         let words = |error: &dyn std::fmt::Display| error.to_string();
-        let mut vidmm =
-            VidMm::start_adapter(options, &mut driver, &mut backing).map_err(|error| words(&error))?;
+        let mut vidmm = VidMm::start_adapter(options, &mut driver, &mut backing).map_err(|error| words(&error))?;
         let process = vidmm.create_process(&mut driver, &mut backing).map_err(|error| words(&error))?;
         let device = vidmm.create_device(process).map_err(|error| words(&error))?;
         let queue = vidmm.create_paging_queue(device, 0).map_err(|error| words(&error))?;

@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use ash::vk::{self, Handle};
 
+use super::residency::Residency;
 use crate::record::Record;
 use crate::tables::Tables;
+use crate::types::MemoryTypes;
 
 /// The devices by the key of the loader's table, which all of their queues and command buffers share.
 static DEVICES: RwLock<BTreeMap<usize, Arc<Device>>> = RwLock::new(BTreeMap::new());
@@ -19,8 +21,12 @@ pub type Next = Vec<Box<dyn Any + Send + Sync>>;
 /// A device, and the functions behind the layer.
 pub struct Device {
     pub get: vk::PFN_vkGetDeviceProcAddr,
-    /// Whether a trace watches the device.
+    /// Whether a trace or the residency mode watches the device.
     pub is_watched: bool,
+    /// The types of memory that the program sees, if they are not the real ones.
+    pub types: Option<MemoryTypes>,
+    /// The residency of the device, if the device has one.
+    pub residency: Option<Residency>,
     next: Next,
     tables: Mutex<Tables>,
 }
@@ -32,14 +38,23 @@ pub fn key(object: impl Handle) -> usize {
 }
 
 impl Device {
-    pub fn add(device: vk::Device, get: vk::PFN_vkGetDeviceProcAddr, is_watched: bool, next: Next, tables: Tables) {
-        let added = Self { get, is_watched, next, tables: Mutex::new(tables) };
+    pub fn new(get: vk::PFN_vkGetDeviceProcAddr, is_watched: bool, next: Next, tables: Tables) -> Self {
+        Self { get, is_watched, types: None, residency: None, next, tables: Mutex::new(tables) }
+    }
+
+    pub fn add(self, device: vk::Device) {
         let mut devices = DEVICES.write().unwrap_or_else(PoisonError::into_inner);
-        devices.insert(key(device), Arc::new(added));
+        devices.insert(key(device), Arc::new(self));
     }
 
     pub fn remove(device: vk::Device) -> Option<Arc<Self>> {
         DEVICES.write().unwrap_or_else(PoisonError::into_inner).remove(&key(device))
+    }
+
+    /// All devices.
+    pub fn all() -> Vec<Arc<Self>> {
+        let devices = DEVICES.read().unwrap_or_else(PoisonError::into_inner);
+        devices.values().map(Arc::clone).collect()
     }
 
     /// The device of a device, queue or command buffer.
@@ -73,16 +88,35 @@ impl Device {
 /// # Safety
 ///
 /// `next` is null or the first of a chain of Vulkan's structures, which live as long as the result.
-pub unsafe fn find<'a, T: vk::TaggedStructure>(mut next: *const c_void) -> Option<&'a T> {
+pub unsafe fn find<'a, T: vk::TaggedStructure>(next: *const c_void) -> Option<&'a T> {
+    // SAFETY: the caller's; the type says what the structure is.
+    unsafe { position::<T>(next).as_ref() }
+}
+
+/// The address of a structure of a chain, or null.
+///
+/// # Safety
+///
+/// As for [`find`].
+unsafe fn position<T: vk::TaggedStructure>(mut next: *const c_void) -> *const T {
     // SAFETY: each structure of a chain begins with its type and the next.
-    while let Some(structure) = unsafe { next.cast::<vk::BaseInStructure<'a>>().as_ref() } {
+    while let Some(structure) = unsafe { next.cast::<vk::BaseInStructure<'_>>().as_ref() } {
         if structure.s_type == T::STRUCTURE_TYPE {
-            // SAFETY: the type says what the structure is.
-            return unsafe { next.cast::<T>().as_ref() };
+            return next.cast();
         }
         next = structure.p_next.cast();
     }
-    None
+    std::ptr::null()
+}
+
+/// The same, of a structure that is the layer's to change.
+///
+/// # Safety
+///
+/// As for [`find`], and nobody else uses the structure meanwhile.
+pub unsafe fn find_mut<'a, T: vk::TaggedStructure>(next: *mut c_void) -> Option<&'a mut T> {
+    // SAFETY: the caller's; the type says what the structure is.
+    unsafe { position::<T>(next).cast_mut().as_mut() }
 }
 
 /// Functions in the chain of a device. Each is `fn FIELD(HANDLE, ARGUMENTS) -> RESULT = NAMES => |device, next| BODY`: `device` is the

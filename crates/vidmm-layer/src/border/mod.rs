@@ -1,6 +1,13 @@
 //! The border to Vulkan's loader: the functions that the layer has in the chain of a device, and what comes next.
 
 mod chain;
+mod stores;
+mod batches;
+mod residency;
+mod creation;
+mod physical;
+mod start;
+mod needs;
 mod memory;
 mod descriptors;
 mod commands;
