@@ -11,8 +11,10 @@ use crate::fault;
 use crate::manager::Slot;
 use crate::ranges::Access;
 
-/// The place of a page: a page of local memory, or the home.
+/// The place of a page that is not in local memory.
 const HOME: u32 = u32::MAX;
+/// The place of a page that stays in the home.
+const FIXED: u32 = HOME - 1;
 
 /// A copy that goes in front of the program's commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,7 +70,7 @@ struct HomeRange {
 impl HomeRange {
     /// The place that a page is to be bound to.
     fn target(&self, page: usize) -> u32 {
-        if self.fixed[page] > 0 { HOME } else { self.places[page] }
+        if self.fixed[page] > 0 { FIXED } else { self.places[page] }
     }
 }
 
@@ -181,7 +183,11 @@ impl Homes {
             range.fixed[page] = if is_fixed { before.saturating_add(1) } else { before.saturating_sub(1) };
             range.has_content = true;
             let local = range.places[page];
-            if (before == 0) == (range.fixed[page] == 0) || local == HOME {
+            if (before == 0) == (range.fixed[page] == 0) {
+                continue;
+            }
+            self.touched.insert(slot);
+            if local == HOME {
                 continue;
             }
             // The content follows the page.
@@ -189,7 +195,6 @@ impl Homes {
             let at = range.first + page as u64 * PAGE_BYTES;
             let local = u64::from(local) * PAGE_BYTES;
             self.copies.push(Copy { kind, home: memory, at, local, bytes: PAGE_BYTES });
-            self.touched.insert(slot);
         }
     }
 
@@ -334,7 +339,8 @@ fn bind_page(
         return;
     }
     let place = match range.bound[page] {
-        HOME if is_bound_home || range.fixed[page] > 0 => Place::Home(range.memory, at),
+        FIXED => Place::Home(range.memory, at),
+        HOME if is_bound_home => Place::Home(range.memory, at),
         HOME => Place::Nothing,
         local => Place::Local(u64::from(local) * PAGE_BYTES),
     };
@@ -351,5 +357,145 @@ fn bind_page(
     match binds.last_mut() {
         Some(last) if goes_on(last) => last.bytes += count,
         _ => binds.push(Bind { buffer, offset, bytes: count, place }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use ash::vk::{self, Handle};
+    use vidmm::policy::PolicyChoice;
+
+    use super::{Bind, CopyKind, Homes, Place};
+    use crate::driver::{PAGE_BYTES, RANGE_BYTES};
+    use crate::manager::Manager;
+
+    const HOME_PAGES: u64 = 100;
+    const LOCAL_RANGES: u64 = 2;
+
+    /// Memory by page, with a number as content, and the pages that buffers are bound to.
+    struct Machine {
+        homes: Homes,
+        manager: Manager,
+        memory: vk::DeviceMemory,
+        is_bound_home: bool,
+        home: Vec<u64>,
+        local: Vec<u64>,
+        bound: HashMap<(vk::Buffer, u64), Place>,
+    }
+
+    impl Machine {
+        fn new(is_bound_home: bool) -> Self {
+            let mut manager = Manager::start(LOCAL_RANGES * RANGE_BYTES, PolicyChoice::PREDICT, None).unwrap();
+            let memory = vk::DeviceMemory::from_raw(1);
+            let bytes = HOME_PAGES * PAGE_BYTES;
+            let sizes = (0..bytes).step_by(RANGE_BYTES as usize).map(|at| RANGE_BYTES.min(bytes - at));
+            let slots = sizes.map(|bytes| manager.create(bytes).unwrap()).collect();
+            let mut homes = Homes::default();
+            homes.add(memory, bytes, slots);
+            let local = vec![u64::MAX; (LOCAL_RANGES * RANGE_BYTES / PAGE_BYTES) as usize];
+            let home = vec![0; HOME_PAGES as usize];
+            Self { homes, manager, memory, is_bound_home, home, local, bound: HashMap::new() }
+        }
+
+        /// What the queue does in front of a submission.
+        fn flush(&mut self) {
+            self.manager.steps().into_iter().for_each(|step| self.homes.apply(step));
+            for copy in self.homes.copies() {
+                for page in 0..copy.bytes / PAGE_BYTES {
+                    let (at, local) = (copy.at / PAGE_BYTES + page, copy.local / PAGE_BYTES + page);
+                    let (home, local) = (&mut self.home[at as usize], &mut self.local[local as usize]);
+                    match copy.kind {
+                        CopyKind::In => *local = *home,
+                        CopyKind::Out => *home = *local,
+                        CopyKind::Zeros => *local = 0,
+                    }
+                }
+            }
+            for Bind { buffer, offset, bytes, place } in self.homes.binds(self.is_bound_home) {
+                for page in 0..bytes / PAGE_BYTES {
+                    let place = match place {
+                        Place::Local(local) => Place::Local(local + page * PAGE_BYTES),
+                        Place::Home(memory, at) => Place::Home(memory, at + page * PAGE_BYTES),
+                        Place::Nothing => Place::Nothing,
+                    };
+                    self.bound.insert((buffer, offset / PAGE_BYTES + page), place);
+                }
+            }
+        }
+
+        /// The content that a buffer sees in a page; none if nothing is bound.
+        fn seen(&mut self, buffer: vk::Buffer, page: u64) -> Option<&mut u64> {
+            match self.bound[&(buffer, page)] {
+                Place::Local(local) => self.local.get_mut((local / PAGE_BYTES) as usize),
+                Place::Home(_, at) => self.home.get_mut((at / PAGE_BYTES) as usize),
+                Place::Nothing => None,
+            }
+        }
+    }
+
+    /// The content of memory by page is the model, whatever has a part of the memory.
+    #[test]
+    fn buffers_see_the_content_of_their_memory_wherever_the_pages_are() {
+        let mut state = 7_u64;
+        let mut draw = move |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for is_bound_home in [true, false] {
+            let mut machine = Machine::new(is_bound_home);
+            let memory = machine.memory;
+            let mut model = vec![0; HOME_PAGES as usize];
+            let (mut moving, mut plain): (Vec<(vk::Buffer, u64, u64)>, Vec<(u64, u64)>) = (Vec::new(), Vec::new());
+            for number in 1..3000 {
+                let pages = 1 + draw(40);
+                let first = draw(HOME_PAGES - pages + 1);
+                match draw(10) {
+                    0 | 1 if moving.len() < 6 => {
+                        let buffer = vk::Buffer::from_raw(number);
+                        machine.homes.place(buffer, number, memory, first * PAGE_BYTES, pages * PAGE_BYTES);
+                        moving.push((buffer, first, pages));
+                    }
+                    2 if moving.len() > 3 => {
+                        let (buffer, ..) = moving.swap_remove(draw(moving.len() as u64) as usize);
+                        machine.homes.forget(buffer);
+                    }
+                    3 if plain.len() < 3 => {
+                        let (first, pages) = (first, pages.min(5));
+                        machine.homes.fix(memory, first * PAGE_BYTES..(first + pages) * PAGE_BYTES, true);
+                        plain.push((first, pages));
+                    }
+                    4 if !plain.is_empty() => {
+                        let (first, pages) = plain.swap_remove(draw(plain.len() as u64) as usize);
+                        machine.homes.fix(memory, first * PAGE_BYTES..(first + pages) * PAGE_BYTES, false);
+                    }
+                    5 if !plain.is_empty() => {
+                        machine.flush();
+                        let (first, pages) = plain[draw(plain.len() as u64) as usize];
+                        let at = (first + draw(pages)) as usize;
+                        assert_eq!(machine.home[at], model[at], "a resource that stays sees the home");
+                        (machine.home[at], model[at]) = (number, number);
+                    }
+                    _ if !moving.is_empty() => {
+                        let (buffer, first, pages) = moving[draw(moving.len() as u64) as usize];
+                        let page = draw(pages);
+                        let slot =
+                            machine.homes.homes[&memory].slots[((first + page) * PAGE_BYTES / RANGE_BYTES) as usize];
+                        let is_written = draw(2) == 0;
+                        machine.manager.use_ranges(&[(slot, is_written)]).unwrap();
+                        machine.flush();
+                        let at = (first + page) as usize;
+                        let seen = machine.seen(buffer, page).expect("what is used is bound");
+                        assert_eq!(*seen, model[at], "step {number}");
+                        if is_written {
+                            (*seen, model[at]) = (number, number);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            assert!(machine.manager.statistics().bytes_paged_out > 0);
+        }
     }
 }
