@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
+use std::fs;
+use std::path::Path;
 
 /// Resources that stay in their homes, or memory that is no home, for one reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -45,6 +47,14 @@ impl Figures {
         let pinned = self.pinned.entry(reason.to_owned()).or_default();
         *pinned = Pinned { count: pinned.count + 1, bytes: pinned.bytes + bytes };
         is_new
+    }
+
+    /// Writes the figures to a file.
+    pub fn write(&self, file: Option<&Path>) {
+        let written = file.map(|file| fs::write(file, self.to_string())).transpose();
+        if let Err(error) = written {
+            eprintln!("vidmm: no figures: {error}");
+        }
     }
 
     /// The figures in a text; lines that are not understood are left out.

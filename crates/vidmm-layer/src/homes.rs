@@ -447,7 +447,7 @@ mod tests {
             let mut machine = Machine::new(is_bound_home);
             let memory = machine.memory;
             let mut model = vec![0; HOME_PAGES as usize];
-            let (mut moving, mut plain): (Vec<(vk::Buffer, u64, u64)>, Vec<(u64, u64)>) = (Vec::new(), Vec::new());
+            let (mut moving, mut plain) = (Vec::new(), Vec::new());
             for number in 1..3000 {
                 let pages = 1 + draw(40);
                 let first = draw(HOME_PAGES - pages + 1);

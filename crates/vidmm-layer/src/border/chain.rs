@@ -2,8 +2,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, RwLock};
 
 use ash::vk::{self, Handle};
 
@@ -83,42 +82,6 @@ impl Device {
     }
 }
 
-/// A structure of a chain.
-///
-/// # Safety
-///
-/// `next` is null or the first of a chain of Vulkan's structures, which live as long as the result.
-pub unsafe fn find<'a, T: vk::TaggedStructure>(next: *const c_void) -> Option<&'a T> {
-    // SAFETY: the caller's; the type says what the structure is.
-    unsafe { position::<T>(next).as_ref() }
-}
-
-/// The address of a structure of a chain, or null.
-///
-/// # Safety
-///
-/// As for [`find`].
-unsafe fn position<T: vk::TaggedStructure>(mut next: *const c_void) -> *const T {
-    // SAFETY: each structure of a chain begins with its type and the next.
-    while let Some(structure) = unsafe { next.cast::<vk::BaseInStructure<'_>>().as_ref() } {
-        if structure.s_type == T::STRUCTURE_TYPE {
-            return next.cast();
-        }
-        next = structure.p_next.cast();
-    }
-    std::ptr::null()
-}
-
-/// The same, of a structure that is the layer's to change.
-///
-/// # Safety
-///
-/// As for [`find`], and nobody else uses the structure meanwhile.
-pub unsafe fn find_mut<'a, T: vk::TaggedStructure>(next: *mut c_void) -> Option<&'a mut T> {
-    // SAFETY: the caller's; the type says what the structure is.
-    unsafe { position::<T>(next).cast_mut().as_mut() }
-}
-
 /// Functions in the chain of a device. Each is `fn FIELD(HANDLE, ARGUMENTS) -> RESULT = NAMES => |device, next| BODY`: `device` is the
 /// [`Device`], and `next()` calls the next function of the chain with the arguments of the program.
 macro_rules! hooks {
@@ -174,5 +137,22 @@ macro_rules! hooks {
 }
 pub(super) use hooks;
 
-/// The program's own functions for memory, which the layer does not touch.
-pub type Allocator<'a> = *const vk::AllocationCallbacks<'a>;
+/// Lets the figures of devices be written that the program does not destroy before its end.
+pub fn end_at_exit() {
+    static ONCE: Once = Once::new();
+    extern "C" fn at_exit() {
+        for device in Device::all() {
+            // A thread that goes on has the lock.
+            let state = device.residency.as_ref().and_then(|residency| residency.state.try_lock().ok());
+            // A child of `fork` has the parent's devices, which are not the child's to tell of.
+            if let Some(mut state) = state.filter(|state| state.process == std::process::id()) {
+                state.tell();
+            }
+        }
+    }
+    #[cfg(unix)]
+    // SAFETY: the library stays loaded.
+    ONCE.call_once(|| unsafe {
+        libc::atexit(at_exit);
+    });
+}

@@ -4,9 +4,10 @@ use std::ffi::c_void;
 
 use ash::vk;
 
-use super::chain::{Allocator, hooks};
+use super::chain::hooks;
 use super::descriptors::{templated, written};
 use super::list;
+use super::structures::Allocator;
 use crate::descriptors::Use;
 use crate::fault;
 use crate::ranges::Access;

@@ -4,7 +4,8 @@ use std::ffi::c_void;
 
 use ash::vk::{self, BufferUsageFlags as Usage};
 
-use super::chain::{Device, find};
+use super::chain::Device;
+use super::structures::find;
 use crate::driver::PAGE_BYTES;
 
 /// The uses that the layer sees, so that a buffer with no others may move.

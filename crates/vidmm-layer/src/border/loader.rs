@@ -1,17 +1,18 @@
 //! The functions that the loader asks for, instances, and the making of devices.
 
-use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::mem::transmute;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
 use ash::vk;
 
 use super::batches::SetLoaderData;
-use super::chain::{Allocator, Device, Next, key};
-use super::physical::{self, Shown};
-use super::start::{self, Plan};
-use super::{commands, copies, descriptors, list, memory, needs, queues};
+use super::chain::{Device, Next, end_at_exit, key};
+use super::instances::{INSTANCES, Instance, instance_of};
+use super::shown::{Shown, settings};
+use super::start::Plan;
+use super::structures::Allocator;
+use super::{commands, copies, descriptors, list, memory, needs, physical, queues};
 use crate::tables::Tables;
 use crate::trace;
 
@@ -41,22 +42,6 @@ const UNCOVERED: [(&CStr, &str); 14] = [
     (c"VK_HUAWEI_subpass_shading", "other-commands"),
     (c"VK_HUAWEI_cluster_culling_shader", "other-commands"),
 ];
-
-/// The instances by the key of the loader's table, which all of their physical devices share.
-static INSTANCES: RwLock<BTreeMap<usize, Instance>> = RwLock::new(BTreeMap::new());
-
-#[derive(Clone)]
-pub struct Instance {
-    handle: vk::Instance,
-    get: vk::PFN_vkGetInstanceProcAddr,
-    /// The next functions are asked for while the instance is made: later the loader answers with those in front of the layer.
-    destroy: Option<vk::PFN_vkDestroyInstance>,
-    memory_properties: Option<vk::PFN_vkGetPhysicalDeviceMemoryProperties>,
-    /// Whether a trace or the residency mode watches the instance's devices.
-    is_watched: bool,
-    /// What the residency mode shows of physical devices, if it is on.
-    pub shown: Option<Shown>,
-}
 
 /// `VkNegotiateLayerInterface` of the loader.
 #[repr(C)]
@@ -133,10 +118,6 @@ impl Clone for DeviceLink {
 }
 impl Copy for DeviceLink {}
 
-pub fn instance_of(object: impl vk::Handle) -> Option<Instance> {
-    INSTANCES.read().unwrap_or_else(PoisonError::into_inner).get(&key(object)).cloned()
-}
-
 /// A function of an instance, behind the layer.
 ///
 /// # Safety
@@ -188,7 +169,7 @@ unsafe extern "system" fn create_instance(
                 function(link.get, handle, c"vkGetPhysicalDeviceMemoryProperties"),
             )
         };
-        let shown = physical::settings().map(|settings| Shown { raw: functions(link.get, handle), settings });
+        let shown = settings().map(|settings| Shown { raw: functions(link.get, handle), settings });
         let is_watched = trace::begin(shown.is_some());
         let added = Instance { handle, get: link.get, destroy, memory_properties, is_watched, shown };
         INSTANCES.write().unwrap_or_else(PoisonError::into_inner).insert(key(handle), added);
@@ -268,7 +249,7 @@ unsafe extern "system" fn create_device(
             added.types = Some(plan.types);
             // SAFETY: the device was made for the plan.
             added.residency = unsafe { plan.start(shown, handle, link.get) };
-            start::end_at_exit();
+            end_at_exit();
         }
         added.add(handle);
     }

@@ -4,9 +4,10 @@ use std::ffi::c_void;
 
 use ash::vk;
 
-use super::chain::{Allocator, Device, find, hooks};
+use super::chain::{Device, hooks};
 use super::creation::{Kind, kind, sparse};
 use super::list;
+use super::structures::{Allocator, find};
 use crate::trace::uncovered;
 
 /// The kinds of imports and exports, which a program shares with another.
@@ -103,10 +104,18 @@ unsafe fn create(
     result
 }
 
-/// Whether the layer binds the buffer.
-fn is_bound(this: &Device, buffer: vk::Buffer, memory: vk::DeviceMemory, offset: u64) -> bool {
-    let number = this.tables().number_of(buffer);
-    this.residency.as_ref().is_some_and(|residency| residency.bind(buffer, number, memory, offset))
+/// Whether the layer binds the buffer, page by page.
+fn is_managed(this: &Device, buffer: vk::Buffer) -> bool {
+    this.residency.as_ref().is_some_and(|residency| residency.state().managed.contains_key(&buffer))
+}
+
+/// A buffer has memory from now on.
+fn bound(this: &Device, buffer: vk::Buffer, memory: vk::DeviceMemory, offset: u64) {
+    let mut tables = this.tables();
+    tables.bind(buffer, memory, offset);
+    let number = tables.number_of(buffer);
+    drop(tables);
+    this.residency.iter().for_each(|residency| residency.bind(buffer, number, memory, offset));
 }
 
 hooks! {
@@ -173,8 +182,11 @@ hooks! {
     fn bind_buffer(
         device: vk::Device, buffer: vk::Buffer, memory: vk::DeviceMemory, offset: u64
     ) -> vk::Result = c"vkBindBufferMemory" => |this, next| {
-        this.tables().bind(buffer, memory, offset);
-        if is_bound(&this, buffer, memory, offset) { vk::Result::SUCCESS } else { next() }
+        let result = if is_managed(&this, buffer) { vk::Result::SUCCESS } else { next() };
+        if result == vk::Result::SUCCESS {
+            bound(&this, buffer, memory, offset);
+        }
+        result
     }
 
     fn bind_buffers(
@@ -182,19 +194,9 @@ hooks! {
     ) -> vk::Result = c"vkBindBufferMemory2", c"vkBindBufferMemory2KHR" => |this, next| {
         // SAFETY: array and length come from the program together.
         let infos = unsafe { list(infos, count) };
-        for info in infos {
-            this.tables().bind(info.buffer, info.memory, info.memory_offset);
-            // SAFETY: the program gave a chain.
-            if unsafe { find::<vk::BindBufferMemoryDeviceGroupInfo<'_>>(info.p_next) }.is_some() {
-                uncovered("device-groups");
-            }
-        }
-        if this.residency.is_none() {
-            return next();
-        }
         let bind = this.next::<Next>().bind_buffers.expect("a function that the device has");
-        let results = infos.iter().map(|info| {
-            if !is_bound(&this, info.buffer, info.memory, info.memory_offset) {
+        let each = || infos.iter().map(|info| {
+            if !is_managed(&this, info.buffer) {
                 // SAFETY: the program gave this bind.
                 return unsafe { bind(device, 1, info) };
             }
@@ -205,7 +207,18 @@ hooks! {
             result.into_iter().for_each(|result| *result = vk::Result::SUCCESS);
             vk::Result::SUCCESS
         });
-        results.fold(vk::Result::SUCCESS, |all, result| if all == vk::Result::SUCCESS { result } else { all })
+        let joined = |all, result| if all == vk::Result::SUCCESS { result } else { all };
+        let result = if this.residency.is_none() { next() } else { each().fold(vk::Result::SUCCESS, joined) };
+        if result == vk::Result::SUCCESS {
+            for info in infos {
+                bound(&this, info.buffer, info.memory, info.memory_offset);
+                // SAFETY: the program gave a chain.
+                if unsafe { find::<vk::BindBufferMemoryDeviceGroupInfo<'_>>(info.p_next) }.is_some() {
+                    uncovered("device-groups");
+                }
+            }
+        }
+        result
     }
 
     fn create_view(

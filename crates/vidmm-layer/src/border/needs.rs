@@ -4,8 +4,9 @@ use std::ffi::c_void;
 
 use ash::vk;
 
-use super::chain::{Device, find_mut, hooks};
+use super::chain::{Device, hooks};
 use super::creation::sparse;
+use super::structures::find_mut;
 use crate::driver::{PAGE_BYTES, RANGE_BYTES};
 use crate::settings::Mode;
 

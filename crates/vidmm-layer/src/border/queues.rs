@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use ash::vk;
 
-use super::chain::{Allocator, find, hooks};
-use super::residency::Part;
+use super::chain::hooks;
+use super::structures::{Allocator, find};
 use super::{chain::Device, list};
 use crate::descriptors::Use;
+use crate::parts::Part;
 use crate::trace::uncovered;
 
 /// A part of a call: command buffers, and the timelines that are signalled behind.

@@ -1,26 +1,30 @@
 //! The residency of a device: what the program makes, and how submissions find in place what they use.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ash::vk;
 
 use super::batches::{Batches, Garbage, by_buffer};
-use super::chain::Allocator;
-use super::start;
 use super::stores::Stores;
+use super::structures::Allocator;
 use crate::descriptors::Use;
 use crate::driver::{PAGE_BYTES, RANGE_BYTES};
 use crate::figures::Figures;
 use crate::homes::{Bind, Homes, Place};
 use crate::manager::{Manager, Slot, UseError};
+use crate::parts::{Part, Uses, plan};
 use crate::settings::Mode;
 use crate::types::MemoryTypes;
 
 /// Bytes of the homes of all devices of this process.
 static HOME_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes of a home.
+type Bytes = (vk::DeviceMemory, Range<u64>);
 
 /// The residency of a device.
 pub struct Residency {
@@ -39,30 +43,20 @@ pub struct State {
     /// The buffers whose ranges move, with the bytes that memory is bound to.
     pub managed: HashMap<vk::Buffer, u64>,
     /// The other buffers: the reason, and the place in a home.
-    pub plain: HashMap<vk::Buffer, (&'static str, Option<(vk::DeviceMemory, Range<u64>)>)>,
+    pub plain: HashMap<vk::Buffer, (&'static str, Option<Bytes>)>,
     /// The images in homes.
-    pub images: HashMap<vk::Image, (vk::DeviceMemory, Range<u64>)>,
+    pub images: HashMap<vk::Image, Bytes>,
     /// Binds of managed buffers to memory that is no home.
     pub elsewhere: Vec<(vk::DeviceMemory, Bind)>,
     /// Memory that is no home, and that managed buffers were bound to.
     foreign: HashSet<vk::DeviceMemory>,
     pub figures: Figures,
-    /// The name of the figures.
-    pub name: String,
+    /// The file for the figures.
+    file: Option<PathBuf>,
+    /// The process that made the device.
+    pub process: u32,
     /// Whether ranges that are not in local memory are bound to their homes.
-    pub is_bound_home: bool,
-}
-
-/// The uses of a submission: for each range whether it is written.
-type Uses = BTreeMap<Slot, bool>;
-
-/// A part of a call of vkQueueSubmit.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Part {
-    /// The whole call.
-    All,
-    /// Command buffers of one batch of the call.
-    Of { info: usize, buffers: Range<usize>, is_last_of_call: bool },
+    is_bound_home: bool,
 }
 
 /// Bytes of all homes in this process.
@@ -71,7 +65,7 @@ pub fn home_bytes() -> u64 {
 }
 
 impl State {
-    pub fn new(manager: Manager, stores: Stores, batches: Batches, mode: Mode, name: String) -> Self {
+    pub fn new(manager: Manager, stores: Stores, batches: Batches, mode: Mode, file: Option<PathBuf>) -> Self {
         Self {
             manager,
             homes: Homes::default(),
@@ -83,7 +77,8 @@ impl State {
             elsewhere: Vec::new(),
             foreign: HashSet::new(),
             figures: Figures::default(),
-            name,
+            file,
+            process: std::process::id(),
             is_bound_home: mode == Mode::BindsHome,
         }
     }
@@ -93,6 +88,27 @@ impl State {
         if self.figures.pin(reason, bytes) {
             eprintln!("vidmm: pinned: {reason}");
         }
+    }
+
+    /// Writes figures and log of the device out. Nothing is used any more.
+    pub fn tell(&mut self) {
+        let statistics = self.manager.statistics();
+        for (name, value) in [
+            ("local-bytes", self.manager.local_bytes),
+            ("mode-b", u64::from(!self.is_bound_home)),
+            ("page-ins", statistics.page_ins),
+            ("bytes-in", statistics.bytes_paged_in),
+            ("bytes-filled", statistics.bytes_filled),
+            ("evictions", statistics.evictions),
+            ("bytes-out", statistics.bytes_paged_out),
+            ("home-bytes", self.homes.bytes()),
+        ] {
+            self.figures.set(name, value);
+        }
+        if let Err(error) = self.manager.end_log() {
+            eprintln!("vidmm: {error}");
+        }
+        self.figures.write(self.file.as_deref());
     }
 
     /// The manager cannot go on: all content goes home, and stays there.
@@ -330,8 +346,8 @@ impl Residency {
         true
     }
 
-    /// A buffer has memory from now on. Returns false if the driver is to bind the buffer.
-    pub fn bind(&self, buffer: vk::Buffer, number: Option<u64>, memory: vk::DeviceMemory, offset: u64) -> bool {
+    /// A buffer has memory from now on.
+    pub fn bind(&self, buffer: vk::Buffer, number: Option<u64>, memory: vk::DeviceMemory, offset: u64) {
         let mut state = self.state();
         let is_home = state.homes.has(memory);
         if let Some(&bytes) = state.managed.get(&buffer) {
@@ -343,7 +359,7 @@ impl Residency {
                     state.elsewhere.push((memory, Bind { buffer, offset: 0, bytes, place }));
                 }
             }
-            return true;
+            return;
         }
         if is_home {
             // SAFETY: the program binds the buffer, so the buffer lives.
@@ -354,7 +370,6 @@ impl Residency {
             state.pin(reason, bytes);
             state.homes.fix(memory, offset..offset + bytes, true);
         }
-        false
     }
 
     /// Destroys a buffer. Returns whether the layer has done or will do all.
@@ -397,7 +412,8 @@ impl Residency {
     /// The device is destroyed: figures and log are written out, and what the layer has made goes.
     pub fn end(&self) {
         let mut state = self.state();
-        start::end(&mut state);
+        state.tell();
+        HOME_BYTES.fetch_sub(state.homes.bytes(), Ordering::Relaxed);
         // SAFETY: nobody else uses the device, which the program destroys.
         let _ = unsafe { self.raw.device_wait_idle() };
         state.batches.destroy(&self.raw);
@@ -410,74 +426,5 @@ impl Residency {
         if let Some((memory, bytes)) = state.images.remove(&image) {
             state.homes.fix(memory, bytes, false);
         }
-    }
-}
-
-/// The parts of a call, each with the uses. None if mode B cannot submit one of them.
-fn plan(
-    infos: &[Vec<Uses>],
-    can_split: &[bool],
-    fits: impl Fn(&Uses) -> bool,
-    mode: Mode,
-) -> Option<Vec<(Part, Uses)>> {
-    let joined = |buffers: &[Uses]| {
-        let mut all = Uses::new();
-        for (&slot, &is_written) in buffers.iter().flatten() {
-            *all.entry(slot).or_default() |= is_written;
-        }
-        all
-    };
-    let all = joined(&infos.concat());
-    if fits(&all) {
-        return Some(vec![(Part::All, all)]);
-    }
-    let mut parts = Vec::new();
-    for (info, (buffers, &can_split)) in infos.iter().zip(can_split).enumerate() {
-        let mut first = 0;
-        let is_last_of_call = |end: usize| info + 1 == infos.len() && end == buffers.len();
-        let part = |buffers: Range<usize>| Part::Of { info, is_last_of_call: is_last_of_call(buffers.end), buffers };
-        for end in 1..=buffers.len() {
-            let goes_on = end < buffers.len() && (!can_split || fits(&joined(&buffers[first..=end])));
-            if !goes_on {
-                parts.push((part(first..end), joined(&buffers[first..end])));
-                first = end;
-            }
-        }
-        if buffers.is_empty() {
-            parts.push((part(0..0), Uses::new()));
-        }
-    }
-    (mode == Mode::BindsHome || parts.iter().all(|(_, uses)| fits(uses))).then_some(parts)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Mode, Part, Uses, plan};
-
-    #[test]
-    fn a_call_that_needs_more_than_there_is_is_split_at_command_buffers() {
-        let of = |slots: &[u32]| Uses::from_iter(slots.iter().map(|&slot| (slot, false)));
-        let fits = |uses: &Uses| uses.len() <= 2;
-        let b = Mode::BindsNothing;
-        let part = |info, buffers, is_last_of_call| Part::Of { info, buffers, is_last_of_call };
-        let parts = |infos: &[Vec<Uses>], can_split: &[bool], mode| {
-            let parts = plan(infos, can_split, fits, mode)?;
-            Some(Vec::from_iter(parts.into_iter().map(|(part, uses)| (part, uses.len()))))
-        };
-        assert_eq!(parts(&[], &[], b), Some(vec![(Part::All, 0)]));
-        assert_eq!(parts(&[vec![of(&[1]), of(&[2])], vec![]], &[true; 2], b), Some(vec![(Part::All, 2)]));
-        let infos = [vec![of(&[1]), of(&[1, 2]), of(&[3])], vec![], vec![of(&[4])]];
-        let expected = vec![
-            (part(0, 0..2, false), 2),
-            (part(0, 2..3, false), 1),
-            (part(1, 0..0, false), 0),
-            (part(2, 0..1, true), 1),
-        ];
-        assert_eq!(parts(&infos, &[true; 3], b), Some(expected));
-        // A batch that cannot be split, and a command buffer that needs too much, are refused in mode B, and are served from home in mode A.
-        assert_eq!(parts(&infos, &[false, true, true], b), None);
-        assert_eq!(parts(&[vec![of(&[1, 2, 3])]], &[true], b), None);
-        let served = vec![(part(0, 0..1, true), 3)];
-        assert_eq!(parts(&[vec![of(&[1, 2, 3])]], &[true], Mode::BindsHome), Some(served));
     }
 }

@@ -2,25 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::path::Path;
-use std::sync::Once;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ash::vk;
 use vidmm_trace::{LogHeader, LogWriter};
 
 use super::batches::{Batches, SetLoaderData};
-use super::chain::{Device, find_mut};
 use super::list;
-use super::physical::Shown;
 use super::residency::{Residency, State};
+use super::shown::Shown;
 use super::stores::Stores;
+use super::structures::find_mut;
 use crate::driver::{PAGE_BYTES, RANGE_BYTES};
 use crate::figures::Figures;
 use crate::manager::Manager;
-use crate::settings::Mode;
+use crate::settings::{Mode, ResidencySettings};
 use crate::trace::of_process;
 use crate::types::MemoryTypes;
 
@@ -176,7 +175,7 @@ impl Plan {
                 eprintln!("vidmm: without residency: {reason}");
                 let mut figures = Figures::default();
                 figures.without = Some(reason.clone());
-                write(shown.settings.figures.as_deref(), &figures, &new_name());
+                figures.write(new_file(shown.settings).as_deref());
             })
             .ok()
     }
@@ -207,11 +206,12 @@ impl Plan {
             stores.destroy(&raw);
             error.to_string()
         })?;
-        let state = State::new(manager, stores, batches, mode, new_name());
+        let file = new_file(shown.settings);
         let mut figures = Figures::default();
         // The end writes others.
         figures.set("unfinished", 1);
-        write(shown.settings.figures.as_deref(), &figures, &state.name);
+        figures.write(file.as_deref());
+        let state = State::new(manager, stores, batches, mode, file);
         Ok(Residency { raw, mode, types: self.types, state: state.into() })
     }
 }
@@ -250,56 +250,9 @@ fn log(path: &Path, local: u64, mode: Mode, shown: &Shown) -> Result<LogWriter<F
     Ok(LogWriter::new(file, &LogHeader { settings, ..LogHeader::new("vulkan layer", 0) }))
 }
 
-/// The name of the figures of a new device.
-fn new_name() -> String {
+/// The file for the figures of a new device.
+fn new_file(settings: &ResidencySettings) -> Option<PathBuf> {
     static LAST: AtomicU32 = AtomicU32::new(0);
-    format!("{}-{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed) + 1)
-}
-
-fn write(folder: Option<&Path>, figures: &Figures, name: &str) {
-    let written = folder.map(|folder| fs::write(folder.join(name), figures.to_string())).transpose();
-    if let Err(error) = written {
-        eprintln!("vidmm: no figures: {error}");
-    }
-}
-
-/// Writes figures and log of a device out. Nothing is used any more.
-pub fn end(state: &mut State) {
-    let statistics = state.manager.statistics();
-    for (name, value) in [
-        ("local-bytes", state.manager.local_bytes),
-        ("mode-b", u64::from(!state.is_bound_home)),
-        ("page-ins", statistics.page_ins),
-        ("bytes-in", statistics.bytes_paged_in),
-        ("bytes-filled", statistics.bytes_filled),
-        ("evictions", statistics.evictions),
-        ("bytes-out", statistics.bytes_paged_out),
-        ("home-bytes", state.homes.bytes()),
-    ] {
-        state.figures.set(name, value);
-    }
-    if let Err(error) = state.manager.end_log() {
-        eprintln!("vidmm: {error}");
-    }
-    write(super::physical::settings().and_then(|of| of.figures.as_deref()), &state.figures, &state.name);
-}
-
-/// Lets the figures of devices be written that the program does not destroy before its end.
-pub fn end_at_exit() {
-    static ONCE: Once = Once::new();
-    extern "C" fn at_exit() {
-        for device in Device::all() {
-            // A thread that goes on has the lock.
-            let state = device.residency.as_ref().and_then(|residency| residency.state.try_lock().ok());
-            // A child of `fork` has the parent's devices, which are not the child's to tell of.
-            if let Some(mut state) = state.filter(|state| state.name.starts_with(&format!("{}-", std::process::id()))) {
-                end(&mut state);
-            }
-        }
-    }
-    #[cfg(unix)]
-    // SAFETY: the library stays loaded.
-    ONCE.call_once(|| unsafe {
-        libc::atexit(at_exit);
-    });
+    let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    settings.figures.as_ref().map(|folder| folder.join(format!("{}-{number}", std::process::id())))
 }
