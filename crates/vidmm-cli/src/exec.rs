@@ -30,10 +30,10 @@ const LIBRARY: &str = "libvidmm_kmt.so";
 /// The first bytes of a log of calls.
 const LOG_BEGIN: &[u8] = b"{\"vidmm_calls\"";
 
-/// Run an unmodified program: under a layer of Vulkan that pages its memory, or that watches, or on the manager instead of a GPU
+/// Run an unmodified program: under a layer of Vulkan for paging or for watching, or on the manager instead of a GPU
 ///
-/// Without `--kmt` and `--trace` a layer of Vulkan gives the program a device-local heap in system memory, and keeps in local memory what
-/// submissions use; docs/explanation/layer.md says what the layer can and cannot do.
+/// Without `--kmt` and `--trace` a layer of Vulkan gives the program a device-local heap in system memory, and brings ranges into local
+/// memory for each submission; docs/explanation/layer.md has the design and the limits.
 /// With `--kmt` the loader gives the program's driver a library of vidmm's for `libdxcore.so`. Kernels do nothing, so results are wrong;
 /// memory management is the manager's, and each call is judged. docs/guides/d3dkmt.md has the steps for Debian's Intel compute runtime.
 /// With `--trace` the program runs as always, and a layer of Vulkan writes what the program does with memory; docs/guides/traces.md has
@@ -64,8 +64,8 @@ pub struct ExecArgs {
     #[arg(long, conflicts_with = "how", value_name = "POLICY", default_value_t = PolicyChoice::PREDICT)]
     pub policy: PolicyChoice,
 
-    /// Memory of a Vulkan program that is not in local memory: `a`, bound to system memory, so that a missed use is slow and right; `b`,
-    /// bound to nothing [default: what the device can, `a` first]
+    /// Ranges outside of local memory: `a`, bound to system memory: a missed use is slow and right; `b`, bound to nothing [default: `a` if
+    /// the device can, otherwise `b`]
     #[arg(long, conflicts_with = "how", value_name = "a|b", value_parser = mode)]
     pub mode: Option<Mode>,
 

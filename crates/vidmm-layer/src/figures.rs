@@ -19,7 +19,7 @@ pub struct Pinned {
 pub struct Figures {
     /// The counts by name.
     counts: BTreeMap<String, u64>,
-    /// What stayed in place, by reason.
+    /// The resources in place, by reason.
     pub pinned: BTreeMap<String, Pinned>,
     /// The reason why the device ran without residency, or ended it.
     pub without: Option<String>,

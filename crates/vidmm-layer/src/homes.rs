@@ -399,7 +399,7 @@ mod tests {
             Self { homes, manager, memory, is_bound_home, home, local, bound: HashMap::new() }
         }
 
-        /// What the queue does in front of a submission.
+        /// Plays the queue in front of a submission.
         fn flush(&mut self) {
             self.manager.steps().into_iter().for_each(|step| self.homes.apply(step));
             for copy in self.homes.copies() {

@@ -43,7 +43,7 @@ pub struct Manager {
     pub local_bytes: u64,
 }
 
-/// What a submission asks for.
+/// The reason why ranges are not in place.
 #[derive(Debug)]
 pub enum UseError {
     /// Local memory has no room for all.
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_is_in_place_and_content_goes_home_before_another_takes_the_place() {
+    fn used_ranges_are_in_place_and_content_goes_home_before_another_takes_the_place() {
         let mut manager = Manager::start(2 * RANGE_BYTES, PolicyChoice::LRU, None).unwrap();
         let slots = [RANGE_BYTES, RANGE_BYTES, PAGE_BYTES].map(|bytes| manager.create(bytes).unwrap());
         let mut pages = [[None; RANGE_PAGES]; 4];

@@ -18,7 +18,7 @@ pub enum Part {
     Of { info: usize, buffers: Range<usize>, is_last_of_call: bool },
 }
 
-/// The parts of a call, each with the uses. None if mode B cannot submit one of them.
+/// The parts of a call, each with the uses. None if mode B has no room for a part.
 pub fn plan(
     infos: &[Vec<Uses>],
     can_split: &[bool],
@@ -60,7 +60,7 @@ mod tests {
     use super::{Mode, Part, Uses, plan};
 
     #[test]
-    fn a_call_that_needs_more_than_there_is_is_split_at_command_buffers() {
+    fn a_call_without_room_for_all_is_split_at_command_buffers() {
         let of = |slots: &[u32]| Uses::from_iter(slots.iter().map(|&slot| (slot, false)));
         let fits = |uses: &Uses| uses.len() <= 2;
         let b = Mode::BindsNothing;
@@ -79,7 +79,7 @@ mod tests {
             (part(2, 0..1, true), 1),
         ];
         assert_eq!(parts(&infos, &[true; 3], b), Some(expected));
-        // A batch that cannot be split, and a command buffer that needs too much, are refused in mode B, and are served from home in mode A.
+        // Mode B refuses a whole batch and a command buffer without room, and mode A serves both from home.
         assert_eq!(parts(&infos, &[false, true, true], b), None);
         assert_eq!(parts(&[vec![of(&[1, 2, 3])]], &[true], b), None);
         let served = vec![(part(0, 0..1, true), 3)];

@@ -110,7 +110,7 @@ impl Batches {
     ///
     /// # Safety
     ///
-    /// Nobody else uses the queue meanwhile; buffers and memory live.
+    /// The caller has the queue alone; buffers and memory live.
     pub unsafe fn submit(
         &mut self,
         raw: &ash::Device,

@@ -22,7 +22,7 @@ pub struct Device {
     pub get: vk::PFN_vkGetDeviceProcAddr,
     /// Whether a trace or the residency mode watches the device.
     pub is_watched: bool,
-    /// The types of memory that the program sees, if they are not the real ones.
+    /// The types of memory with the virtual heap, under the residency mode.
     pub types: Option<MemoryTypes>,
     /// The residency of the device, if the device has one.
     pub residency: Option<Residency>,
@@ -137,7 +137,7 @@ macro_rules! hooks {
 }
 pub(super) use hooks;
 
-/// Lets the figures of devices be written that the program does not destroy before its end.
+/// Writes the figures of the remaining devices at the end of the program.
 pub fn end_at_exit() {
     static ONCE: Once = Once::new();
     extern "C" fn at_exit() {

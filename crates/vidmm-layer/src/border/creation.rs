@@ -1,4 +1,4 @@
-//! Which buffers move by ranges, and which memory is a home.
+//! The choice: buffers that move by ranges, and memory with homes.
 
 use std::ffi::c_void;
 
@@ -8,7 +8,7 @@ use super::chain::Device;
 use super::structures::find;
 use crate::driver::PAGE_BYTES;
 
-/// The uses that the layer sees, so that a buffer with no others may move.
+/// The uses in the sight of the layer: a buffer with others stays in place.
 const SEEN: Usage = Usage::from_raw(
     Usage::TRANSFER_SRC.as_raw()
         | Usage::TRANSFER_DST.as_raw()
@@ -22,7 +22,7 @@ const SEEN: Usage = Usage::from_raw(
         | Usage::CONDITIONAL_RENDERING_EXT.as_raw(),
 );
 
-/// The creation of a buffer as a sparse one, whose pages move. Otherwise the reason why the buffer stays in place.
+/// The creation of a sparse buffer in place of the program's. Otherwise the reason why the buffer stays in place.
 pub fn sparse<'a>(device: &Device, info: &vk::BufferCreateInfo<'a>) -> Result<vk::BufferCreateInfo<'a>, &'static str> {
     if device.residency.is_none() {
         return Err("buffers of a device without residency");
@@ -45,9 +45,9 @@ pub fn sparse<'a>(device: &Device, info: &vk::BufferCreateInfo<'a>) -> Result<vk
 
 /// The kinds of memory that the program allocates from the virtual heap.
 pub enum Kind {
-    /// A home of ranges; the flags of the allocation are all that its chain has.
+    /// A home of ranges, with the flags of the allocation.
     Home(Option<vk::MemoryAllocateFlagsInfo<'static>>),
-    /// Memory of one resource that does not move.
+    /// Memory of one resource in place.
     Dedicated,
     /// Real local memory, for a reason.
     Real(&'static str),

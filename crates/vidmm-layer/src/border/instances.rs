@@ -21,7 +21,7 @@ pub struct Instance {
     pub memory_properties: Option<vk::PFN_vkGetPhysicalDeviceMemoryProperties>,
     /// Whether a trace or the residency mode watches the instance's devices.
     pub is_watched: bool,
-    /// What the residency mode shows of physical devices, if it is on.
+    /// The memory of physical devices under the residency mode.
     pub shown: Option<Shown>,
 }
 

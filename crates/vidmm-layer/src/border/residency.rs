@@ -34,7 +34,7 @@ pub struct Residency {
     pub state: Mutex<State>,
 }
 
-/// What changes.
+/// The state of a device's residency.
 pub struct State {
     pub manager: Manager,
     pub homes: Homes,
@@ -201,7 +201,7 @@ impl State {
     ///
     /// # Safety
     ///
-    /// Nobody else uses the queue meanwhile.
+    /// The caller has the queue alone.
     unsafe fn flush(&mut self, raw: &ash::Device, queue: vk::Queue) -> Result<(), vk::Result> {
         let copies = self.homes.copies();
         let mut binds = self.homes.binds(self.is_bound_home);

@@ -1,4 +1,4 @@
-//! What a program sees of the memory of physical devices.
+//! The memory of physical devices, as a program sees the memory.
 
 use std::sync::{Arc, OnceLock};
 

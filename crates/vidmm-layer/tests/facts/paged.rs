@@ -31,15 +31,14 @@ fn run(kinds: u64, mode: Mode, layers: &[&str], fault: Option<&str>) -> Option<(
 fn settings(kinds: u64, mode: Mode, folder: &Path) -> ResidencySettings {
     let figures = folder.join("figures");
     fs::create_dir(&figures).expect("there is a folder");
-    let settings = ResidencySettings {
+    ResidencySettings {
         local: Some(kinds * KIND_BYTES),
         heap: Some(1 << 28),
         mode: Some(mode),
         figures: Some(figures),
         events: Some(folder.join(EVENTS)),
         ..ResidencySettings::default()
-    };
-    settings
+    }
 }
 
 /// The figures of each device.
@@ -70,7 +69,7 @@ fn each_kind_of_buffer_keeps_its_content_in_both_modes() {
         for mode in [Mode::BindsHome, Mode::BindsNothing] {
             let Some((text, figures)) = run(kinds, mode, &[LAYER_NAME], None) else { return };
             assert!(is_right(&text), "{text}");
-            // What does not fit at once goes beyond local memory in mode a, and is refused in mode b.
+            // Without room for all at once, mode a serves the rest from home, and mode b refuses.
             let is_refused = mode == Mode::BindsNothing && kinds < all;
             let result = if is_refused { "Err(ERROR_OUT_OF_DEVICE_MEMORY)" } else { "Ok(())" };
             assert!(text.contains(&format!("all at once: {result}")), "{text}");
