@@ -11,7 +11,7 @@ use std::{
     process::Command,
 };
 
-use VkLayer_vidmm::Mode;
+use VkLayer_vidmm::{Mode, ResidencySettings};
 use clap::ValueHint;
 use vidmm::policy::PolicyChoice;
 use vidmm_kmt::{Fault, Finding, Neighbour, Played, SETTINGS_VARIABLE, Settings, of_process};
@@ -131,7 +131,16 @@ pub fn run(args: &ExecArgs) -> Result<bool, Box<dyn Error>> {
         return layer::watch(trace, &args.program);
     }
     if !args.kmt {
-        return residency::page(args);
+        let here = env::current_dir()?;
+        let settings = ResidencySettings {
+            local: args.local_memory.map(ByteSize::bytes),
+            heap: args.heap.map(ByteSize::bytes),
+            mode: args.mode,
+            policy: args.policy,
+            events: args.events.as_ref().map(|path| here.join(path)),
+            figures: None,
+        };
+        return residency::page(settings, &args.program);
     }
     let library = layer::library(LIBRARY, "vidmm-kmt")?;
     let folder = tempfile::tempdir()?;

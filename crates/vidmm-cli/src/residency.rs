@@ -1,8 +1,8 @@
 //! `vidmm exec`: an unmodified Vulkan program whose memory is paged by a layer, and the table of what moved.
 
 use std::{
-    env,
     error::Error,
+    ffi::OsString,
     fs,
     io::{self, Write},
 };
@@ -11,32 +11,23 @@ use VkLayer_vidmm::{Figures, ResidencySettings};
 use vidmm_trace::ByteSize;
 
 use crate::{
-    exec::ExecArgs,
     layer,
     report::unless_closed,
     style::{BAD, counted},
 };
 
 /// Runs the program under the layer, and prints what moved on each device. Returns whether the program ended well and nothing was refused.
-pub fn page(args: &ExecArgs) -> Result<bool, Box<dyn Error>> {
+pub fn page(settings: ResidencySettings, program: &[OsString]) -> Result<bool, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
-    let here = env::current_dir()?;
-    let settings = ResidencySettings {
-        local: args.local_memory.map(ByteSize::bytes),
-        heap: args.heap.map(ByteSize::bytes),
-        mode: args.mode,
-        policy: args.policy,
-        events: args.events.as_ref().map(|path| here.join(path)),
-        figures: Some(folder.path().to_owned()),
-    };
+    let settings = ResidencySettings { figures: Some(folder.path().to_owned()), ..settings };
     if let Some(path) = &settings.events {
         layer::remove(path)?;
     }
-    let status = layer::run(&args.program, settings.variables())?;
+    let status = layer::run(program, settings.variables())?;
     let mut files = fs::read_dir(&folder)?.map(|file| Ok(file?.path())).collect::<io::Result<Vec<_>>>()?;
     files.sort();
     if files.is_empty() {
-        let name = args.program[0].display();
+        let name = program[0].display();
         return Err(
             format!("{name} ended ({status}) and made no device through Vulkan's loader: nothing was paged").into()
         );
