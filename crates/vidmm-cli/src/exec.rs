@@ -11,13 +11,16 @@ use std::{
     process::Command,
 };
 
+use VkLayer_vidmm::{Mode, ResidencySettings};
 use clap::ValueHint;
+use vidmm::policy::PolicyChoice;
 use vidmm_kmt::{Fault, Finding, Neighbour, Played, SETTINGS_VARIABLE, Settings, of_process};
 use vidmm_trace::{ByteSize, LogHeader, LogWriter};
 
 use crate::{
     layer,
     report::unless_closed,
+    residency,
     style::{BAD, GOOD, counted},
 };
 
@@ -27,16 +30,18 @@ const LIBRARY: &str = "libvidmm_kmt.so";
 /// The first bytes of a log of calls.
 const LOG_BEGIN: &[u8] = b"{\"vidmm_calls\"";
 
-/// Run an unmodified program: on the manager instead of a GPU, or under a layer that watches Vulkan
+/// Run an unmodified program: under a layer of Vulkan for paging or for watching, or on the manager instead of a GPU
 ///
+/// Without `--kmt` and `--trace` a layer of Vulkan gives the program a device-local heap in system memory, and brings ranges into local
+/// memory for each submission; docs/explanation/layer.md has the design and the limits.
 /// With `--kmt` the loader gives the program's driver a library of vidmm's for `libdxcore.so`. Kernels do nothing, so results are wrong;
 /// memory management is the manager's, and each call is judged. docs/guides/d3dkmt.md has the steps for Debian's Intel compute runtime.
 /// With `--trace` the program runs as always, and a layer of Vulkan writes what the program does with memory; docs/guides/traces.md has
 /// the format.
 #[derive(clap::Args)]
 #[command(
-    group(clap::ArgGroup::new("how").required(true).args(["kmt", "trace"])),
-    after_help = "Examples:\n  vidmm exec --trace out.vt -- ./program\n  vidmm exec --kmt -- clinfo\n  vidmm exec --kmt --local-memory 256MiB --calls calls.jsonl -- ./program\n\nExit status: 0 no rule was broken and the program ended well, 1 otherwise, 2 the arguments are wrong"
+    group(clap::ArgGroup::new("how").args(["kmt", "trace"])),
+    after_help = "Examples:\n  vidmm exec --local-memory 1GiB -- ./program\n  vidmm exec --trace out.vt -- ./program\n  vidmm exec --kmt -- clinfo\n  vidmm exec --kmt --local-memory 256MiB --calls calls.jsonl -- ./program\n\nExit status: 0 no rule was broken and the program ended well, 1 otherwise, 2 the arguments are wrong"
 )]
 pub struct ExecArgs {
     /// Stand in for `libdxcore.so`
@@ -47,9 +52,22 @@ pub struct ExecArgs {
     #[arg(long, value_name = "FILE.vt", value_hint = ValueHint::FilePath)]
     pub trace: Option<PathBuf>,
 
-    /// The adapter's local memory
-    #[arg(long, requires = "kmt", value_name = "SIZE", default_value = "8GiB")]
-    pub local_memory: ByteSize,
+    /// Local memory [default: 8 GiB with `--kmt`, otherwise half of what the Vulkan device has]
+    #[arg(long, conflicts_with = "trace", value_name = "SIZE")]
+    pub local_memory: Option<ByteSize>,
+
+    /// The device-local heap that a Vulkan program sees [default: half of system memory in mode a, local memory in mode b]
+    #[arg(long, conflicts_with = "how", value_name = "SIZE")]
+    pub heap: Option<ByteSize>,
+
+    /// The policy of eviction for a Vulkan program, one of the manager's own
+    #[arg(long, conflicts_with = "how", value_name = "POLICY", default_value_t = PolicyChoice::PREDICT)]
+    pub policy: PolicyChoice,
+
+    /// Ranges outside of local memory: `a`, bound to system memory: a missed use is slow and right; `b`, bound to nothing [default: `a` if
+    /// the device can, otherwise `b`]
+    #[arg(long, conflicts_with = "how", value_name = "a|b", value_parser = mode)]
+    pub mode: Option<Mode>,
 
     /// Another user of the manager: a scenario whose processes play, or the local memory that a process keeps in use
     #[arg(long, requires = "kmt", value_name = "SCENARIO|SIZE", value_parser = neighbour, value_hint = ValueHint::FilePath)]
@@ -76,8 +94,8 @@ pub struct ExecArgs {
     #[arg(long, requires = "kmt", value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
     pub calls: Option<PathBuf>,
 
-    /// Write the manager's events to this file, for `vidmm explain` and `vidmm report`
-    #[arg(long, requires = "kmt", value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
+    /// Write the manager's events to this file, for `vidmm explain`, `vidmm report` and `vidmm export`
+    #[arg(long, conflicts_with = "trace", value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
     pub events: Option<PathBuf>,
 
     /// The program and its arguments
@@ -94,6 +112,14 @@ fn neighbour(text: &str) -> Result<Neighbour, String> {
     Ok(Neighbour::Scenario { name: text.to_owned(), text: content })
 }
 
+fn mode(text: &str) -> Result<Mode, String> {
+    match text {
+        "a" => Ok(Mode::BindsHome),
+        "b" => Ok(Mode::BindsNothing),
+        _ => Err("expected `a` or `b`".to_owned()),
+    }
+}
+
 fn hex(text: &str) -> Result<u32, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     u32::from_str_radix(digits, 16).map_err(|error| error.to_string())
@@ -103,6 +129,18 @@ fn hex(text: &str) -> Result<u32, String> {
 pub fn run(args: &ExecArgs) -> Result<bool, Box<dyn Error>> {
     if let Some(trace) = &args.trace {
         return layer::watch(trace, &args.program);
+    }
+    if !args.kmt {
+        let here = env::current_dir()?;
+        let settings = ResidencySettings {
+            local: args.local_memory.map(ByteSize::bytes),
+            heap: args.heap.map(ByteSize::bytes),
+            mode: args.mode,
+            policy: args.policy,
+            events: args.events.as_ref().map(|path| here.join(path)),
+            figures: None,
+        };
+        return residency::page(settings, &args.program);
     }
     let library = layer::library(LIBRARY, "vidmm-kmt")?;
     let folder = tempfile::tempdir()?;
@@ -115,7 +153,7 @@ pub fn run(args: &ExecArgs) -> Result<bool, Box<dyn Error>> {
     link("libwsl_compute_helper.so")?;
     let calls = args.calls.clone().unwrap_or_else(|| folder.path().join("calls.jsonl"));
     let settings = Settings {
-        local_memory: args.local_memory.bytes(),
+        local_memory: args.local_memory.map_or(8 << 30, ByteSize::bytes),
         neighbour: args.neighbour.clone(),
         seed: args.seed,
         null_hardware: true,

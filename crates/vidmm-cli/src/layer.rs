@@ -1,4 +1,4 @@
-//! `vidmm exec --trace`: an unmodified program, watched by a layer of Vulkan.
+//! `vidmm exec`: an unmodified program under a layer of Vulkan, which watches with `--trace`.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
     fs::{self, File},
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, ExitStatus},
 };
 
 use VkLayer_vidmm::{LAYER_NAME, TRACE_VARIABLE, manifest, of_process};
@@ -22,21 +22,8 @@ const LIBRARY: &str = "libVkLayer_vidmm.so";
 /// Runs the program under the layer, ends the trace of each of its processes, and prints what the traces have. Returns whether the program
 /// ended well.
 pub fn watch(trace: &Path, program: &[OsString]) -> Result<bool, Box<dyn Error>> {
-    let library = library(LIBRARY, "vidmm-layer")?;
-    let folder = tempfile::tempdir()?;
-    let path = library.canonicalize()?;
-    let path = path.to_str().ok_or("the path of the layer's library is no text, which a manifest of Vulkan needs")?;
-    fs::write(folder.path().join("VkLayer_vidmm.json"), manifest(path))?;
-    for file in files(trace) {
-        fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-    }
-    let status = Command::new(&program[0])
-        .args(&program[1..])
-        .env(TRACE_VARIABLE, env::current_dir()?.join(trace))
-        .env("VK_ADD_LAYER_PATH", before(folder.path().into(), "VK_ADD_LAYER_PATH"))
-        .env("VK_INSTANCE_LAYERS", before(LAYER_NAME.into(), "VK_INSTANCE_LAYERS"))
-        .status()
-        .map_err(|error| format!("{}: {error}", program[0].display()))?;
+    remove(trace)?;
+    let status = run(program, [(TRACE_VARIABLE, env::current_dir()?.join(trace).into_os_string())])?;
     if !trace.exists() {
         let name = program[0].display();
         return Err(format!(
@@ -52,6 +39,33 @@ pub fn watch(trace: &Path, program: &[OsString]) -> Result<bool, Box<dyn Error>>
         anstream::println!("program     {BAD}{status}{BAD:#}");
     }
     Ok(status.success())
+}
+
+/// Runs a program under the layer, with variables for the layer.
+pub fn run(
+    program: &[OsString],
+    variables: impl IntoIterator<Item = (&'static str, OsString)>,
+) -> Result<ExitStatus, Box<dyn Error>> {
+    let library = library(LIBRARY, "vidmm-layer")?;
+    let folder = tempfile::tempdir()?;
+    let path = library.canonicalize()?;
+    let path = path.to_str().ok_or("the path of the layer's library is no text, which a manifest of Vulkan needs")?;
+    fs::write(folder.path().join("VkLayer_vidmm.json"), manifest(path))?;
+    let status = Command::new(&program[0])
+        .args(&program[1..])
+        .envs(variables)
+        .env("VK_ADD_LAYER_PATH", before(folder.path().into(), "VK_ADD_LAYER_PATH"))
+        .env("VK_INSTANCE_LAYERS", before(LAYER_NAME.into(), "VK_INSTANCE_LAYERS"))
+        .status();
+    Ok(status.map_err(|error| format!("{}: {error}", program[0].display()))?)
+}
+
+/// Removes the files that an earlier run has left.
+pub fn remove(path: &Path) -> Result<(), Box<dyn Error>> {
+    for file in files(path) {
+        fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    Ok(())
 }
 
 /// The library of a package, beside this program or in the folder of `VIDMM_LAYER_PATH`.
@@ -71,7 +85,7 @@ fn before(item: OsString, variable: &str) -> OsString {
     others.map_or(item.clone(), |others| OsString::from_iter([item, ":".into(), others]))
 }
 
-/// The traces of the program's processes: each process that makes an instance has a trace.
+/// The files of the program: each process that makes an instance has a trace, and each device a log.
 fn files(trace: &Path) -> impl Iterator<Item = PathBuf> {
     (1..).map(|process| of_process(trace, process)).take_while(|file| file.exists())
 }

@@ -17,6 +17,7 @@ mod sarif;
 mod processes;
 mod table;
 mod report;
+mod residency;
 mod soft;
 mod vulkan;
 mod doctor;

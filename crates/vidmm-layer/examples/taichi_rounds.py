@@ -22,9 +22,11 @@ def step(words: ti.types.ndarray(dtype=ti.i32, ndim=1), expected: ti.i32, new: t
     return wrong
 
 
-everything = [ti.ndarray(dtype=ti.i32, shape=(mib << 18,)) for _ in range(arrays)]
-for words in everything:
-    words.fill(0)
+everything = []
+for _ in range(arrays):
+    everything.append(ti.ndarray(dtype=ti.i32, shape=(mib << 18,)))
+    # Without this the first zeros of all arrays are one command buffer, which uses all arrays at once.
+    ti.sync()
 wrong = 0
 for number in range(rounds):
     for at, words in enumerate(everything):

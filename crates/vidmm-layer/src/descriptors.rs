@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ash::vk;
 
+use crate::fault;
 use crate::ranges::Access;
 
 /// A range of a buffer, and what is done to the range. The number of the buffer is never used again.
@@ -19,6 +20,9 @@ pub struct Use {
 /// The access of shaders through a descriptor of a type, if the type is of buffers.
 pub fn access(of: vk::DescriptorType) -> Option<Access> {
     use vk::DescriptorType as Type;
+    if fault::hides(of) {
+        return None;
+    }
     match of {
         Type::UNIFORM_BUFFER | Type::UNIFORM_BUFFER_DYNAMIC | Type::UNIFORM_TEXEL_BUFFER => Some(Access::Read),
         Type::STORAGE_BUFFER | Type::STORAGE_BUFFER_DYNAMIC | Type::STORAGE_TEXEL_BUFFER => Some(Access::Update),

@@ -1,23 +1,35 @@
-//! A Vulkan layer that watches an unmodified program, and writes what the program does with memory into a trace.
+//! A Vulkan layer under an unmodified program: it writes what the program does with memory into a trace, or pages the memory.
 //!
-//! The layer changes nothing: each call goes on to the driver as the program made the call. `vidmm exec --trace FILE -- PROGRAM` puts the
-//! layer between a program and Vulkan's loader; docs/guides/traces.md describes the trace. Without the variable [`TRACE_VARIABLE`] the layer
-//! only hands calls on.
+//! `vidmm exec --trace FILE -- PROGRAM` puts the layer between a program and Vulkan's loader, and docs/guides/traces.md describes the trace.
+//! `vidmm exec -- PROGRAM` gives the program more memory than the device has, and docs/explanation/layer.md has the design. Without the
+//! variables [`TRACE_VARIABLE`] and [`RESIDENCY_VARIABLE`] the layer only hands calls on.
 //!
 //! The module `border` has the functions that the loader calls. The other modules have plain data: [`ranges`] joins uses of
-//! bytes, `tables` knows the objects of a device, `descriptors` and `record` know what command buffers use, `trace` writes.
+//! bytes, `tables` knows the objects of a device, `descriptors` and `record` know what command buffers use, `trace` writes. `driver` and
+//! `manager` are the core with a driver of the layer's, and `homes` says which copies and binds follow.
 
 #![allow(non_snake_case, reason = "Vulkan's loader expects this name of the library")]
 
 // A file imports only from those above it.
+mod fault;
 pub mod ranges;
+mod settings;
+mod types;
 mod trace;
 mod descriptors;
+mod driver;
+mod manager;
+mod homes;
+mod parts;
+mod figures;
 mod record;
 mod submission;
 mod tables;
 mod border;
 
+pub use fault::FAULT_VARIABLE;
+pub use figures::{Figures, Pinned};
+pub use settings::{EVENTS_VARIABLE, FIGURES_VARIABLE, Mode, RESIDENCY_VARIABLE, ResidencySettings};
 pub use trace::{TRACE_VARIABLE, of_process};
 
 /// The name of the layer.

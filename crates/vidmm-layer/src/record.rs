@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use ash::vk;
 
 use crate::descriptors::{Set, Use};
+use crate::fault;
 
 /// A part of what a command buffer uses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -68,11 +69,11 @@ impl Record {
     }
 
     pub fn bind_vertices(&mut self, number: u32, range: Option<Use>) {
-        self.vertices.insert(number, range);
+        self.vertices.insert(number, range.filter(|_| !fault::is("no-vertex")));
     }
 
     pub fn bind_index(&mut self, range: Option<Use>) {
-        self.index = range;
+        self.index = range.filter(|_| !fault::is("no-index"));
     }
 
     /// Shaders run, and use the sets bound at the point.

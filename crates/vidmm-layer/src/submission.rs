@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use ash::vk;
 
+use crate::descriptors::Use;
 use crate::trace;
 
 /// The queues of a device.
@@ -46,10 +47,16 @@ impl Queues {
     }
 
     /// Appends a submission with the uses, and remembers what signals the end.
-    pub fn submit(&mut self, device: u64, queue: vk::Queue, uses: &str, signals: &[(vk::Semaphore, u64)]) {
+    pub fn submit(&mut self, device: u64, queue: vk::Queue, uses: &[Use], signals: &[(vk::Semaphore, u64)]) {
         let Some(of) = self.queues.get_mut(&queue) else { return };
         of.submitted += 1;
-        trace::event(format_args!("submit {device} {} {}{uses}", of.number, of.submitted));
+        if trace::is_on() {
+            let line = |Use { buffer, range, access }: &Use| {
+                format!("\n{} {buffer} {} {}", access.word(), range.start, range.end - range.start)
+            };
+            let uses: String = uses.iter().map(line).collect();
+            trace::event(format_args!("submit {device} {} {}{uses}", of.number, of.submitted));
+        }
         for (semaphore, value) in signals {
             if let Some(values) = self.timelines.get_mut(semaphore) {
                 values.push((*value, (queue, of.submitted)));

@@ -75,6 +75,11 @@ impl Tables {
         }
     }
 
+    /// The number of a bound buffer.
+    pub fn number_of(&self, buffer: vk::Buffer) -> Option<u64> {
+        self.buffers.get(&buffer).map(|buffer| buffer.number).filter(|&number| number > 0)
+    }
+
     /// A range of a buffer, which is bound. A size beyond the end, as `VK_WHOLE_SIZE`, is up to the end.
     pub fn range(&self, buffer: vk::Buffer, offset: u64, bytes: u64, access: Access) -> Option<Use> {
         let &Buffer { bytes: all, number } = self.buffers.get(&buffer).filter(|buffer| buffer.number > 0)?;
@@ -87,18 +92,14 @@ impl Tables {
         self.range(buffer, offset, bytes, access)
     }
 
-    /// The ranges that command buffers use, a line for each.
-    pub fn uses_of(&self, buffers: &[vk::CommandBuffer]) -> String {
-        let mut uses = BTreeMap::new();
+    /// The ranges that command buffers use.
+    pub fn uses_of(&self, buffers: &[vk::CommandBuffer]) -> Vec<Use> {
+        let mut uses = BTreeMap::<u64, Ranges>::new();
         buffers.iter().for_each(|&buffer| self.add_uses(buffer, MAX_DEPTH, &mut uses));
-        let mut lines = String::new();
-        for (buffer, ranges) in &uses {
-            for (range, access) in ranges.joined() {
-                let (word, bytes) = (access.word(), range.end - range.start);
-                lines.push_str(&format!("\n{word} {buffer} {} {bytes}", range.start));
-            }
-        }
-        lines
+        let of = |(&buffer, ranges): (&u64, &Ranges)| {
+            ranges.joined().into_iter().map(move |(range, access)| Use { buffer, range, access })
+        };
+        uses.iter().flat_map(of).collect()
     }
 
     fn add_uses(&self, buffer: vk::CommandBuffer, depth: u32, uses: &mut BTreeMap<u64, Ranges>) {

@@ -18,7 +18,7 @@ static TRACE: Mutex<Option<Trace>> = Mutex::new(None);
 
 /// The trace of this process.
 struct Trace {
-    /// None behind an error, which was told.
+    /// None behind an error, which was told, and where only numbers are wanted.
     file: Option<File>,
     began: Instant,
     process: u32,
@@ -42,14 +42,21 @@ pub fn of_process(path: &Path, process: u32) -> PathBuf {
     }
 }
 
-/// Begins the trace, if the variable names a file and no trace has begun. Returns whether there is a trace.
-pub fn begin() -> bool {
+/// Begins to number objects, if nobody has begun, and the trace, if the variable names a file. Returns whether anybody watches:
+/// the trace, or the residency mode.
+pub fn begin(is_residency_on: bool) -> bool {
     let mut trace = lock();
     // A child of `fork` has the parent's trace, and begins another.
     if trace.as_ref().is_none_or(|trace| trace.process != std::process::id()) {
-        *trace = env::var_os(TRACE_VARIABLE).map(|path| Trace::create(Path::new(&path)));
+        let path = env::var_os(TRACE_VARIABLE);
+        *trace = (is_residency_on || path.is_some()).then(|| Trace::create(path.as_ref().map(Path::new)));
     }
     trace.is_some()
+}
+
+/// Whether there is a file for events.
+pub fn is_on() -> bool {
+    lock().as_ref().is_some_and(|trace| trace.file.is_some())
 }
 
 /// Appends an event, behind the time.
@@ -95,12 +102,13 @@ fn lock() -> MutexGuard<'static, Option<Trace>> {
 }
 
 impl Trace {
-    fn create(path: &Path) -> Self {
+    fn create(path: Option<&Path>) -> Self {
+        let mut trace =
+            Self { file: None, began: Instant::now(), process: std::process::id(), last: Numbers::default() };
+        let Some(path) = path else { return trace };
         let is_there = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
         let mut files = (1..).map(|process| File::create_new(of_process(path, process)));
         let file = files.find(|file| !file.as_ref().is_err_and(is_there)).expect("numbers do not end");
-        let mut trace =
-            Self { file: None, began: Instant::now(), process: std::process::id(), last: Numbers::default() };
         match file {
             Ok(file) => trace.file = Some(file),
             Err(error) => eprintln!("vidmm: no trace: {error}"),

@@ -46,10 +46,23 @@ fn a_program_without_vulkan_leaves_no_trace_and_exec_says_so() {
 }
 
 #[test]
+fn a_program_without_vulkan_is_not_paged_and_exec_says_so() {
+    let run = shell("vidmm exec --local-memory 16MiB -- true").expect(2);
+    assert!(run.stderr.contains("made no device through Vulkan's loader: nothing was paged"), "{run}");
+}
+
+#[test]
 fn exec_does_one_thing_at_a_time() {
-    for arguments in
-        ["", "--kmt --trace out.vt", "--trace out.vt --faults refuse@1/2", "--trace out.vt --local-memory 1MiB"]
-    {
+    for arguments in [
+        "--kmt --trace out.vt",
+        "--trace out.vt --faults refuse@1/2",
+        "--trace out.vt --local-memory 1MiB",
+        "--trace out.vt --policy lru",
+        "--kmt --heap 1GiB",
+        "--faults refuse@1/2",
+        "--mode c",
+        "--policy best",
+    ] {
         shell(&format!("vidmm exec {arguments} -- true")).expect(2);
     }
 }

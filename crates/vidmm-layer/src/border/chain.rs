@@ -2,13 +2,14 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, RwLock};
 
 use ash::vk::{self, Handle};
 
+use super::residency::Residency;
 use crate::record::Record;
 use crate::tables::Tables;
+use crate::types::MemoryTypes;
 
 /// The devices by the key of the loader's table, which all of their queues and command buffers share.
 static DEVICES: RwLock<BTreeMap<usize, Arc<Device>>> = RwLock::new(BTreeMap::new());
@@ -19,8 +20,12 @@ pub type Next = Vec<Box<dyn Any + Send + Sync>>;
 /// A device, and the functions behind the layer.
 pub struct Device {
     pub get: vk::PFN_vkGetDeviceProcAddr,
-    /// Whether a trace watches the device.
+    /// Whether a trace or the residency mode watches the device.
     pub is_watched: bool,
+    /// The types of memory with the virtual heap, under the residency mode.
+    pub types: Option<MemoryTypes>,
+    /// The residency of the device, if the device has one.
+    pub residency: Option<Residency>,
     next: Next,
     tables: Mutex<Tables>,
 }
@@ -32,14 +37,23 @@ pub fn key(object: impl Handle) -> usize {
 }
 
 impl Device {
-    pub fn add(device: vk::Device, get: vk::PFN_vkGetDeviceProcAddr, is_watched: bool, next: Next, tables: Tables) {
-        let added = Self { get, is_watched, next, tables: Mutex::new(tables) };
+    pub fn new(get: vk::PFN_vkGetDeviceProcAddr, is_watched: bool, next: Next, tables: Tables) -> Self {
+        Self { get, is_watched, types: None, residency: None, next, tables: Mutex::new(tables) }
+    }
+
+    pub fn add(self, device: vk::Device) {
         let mut devices = DEVICES.write().unwrap_or_else(PoisonError::into_inner);
-        devices.insert(key(device), Arc::new(added));
+        devices.insert(key(device), Arc::new(self));
     }
 
     pub fn remove(device: vk::Device) -> Option<Arc<Self>> {
         DEVICES.write().unwrap_or_else(PoisonError::into_inner).remove(&key(device))
+    }
+
+    /// All devices.
+    pub fn all() -> Vec<Arc<Self>> {
+        let devices = DEVICES.read().unwrap_or_else(PoisonError::into_inner);
+        devices.values().map(Arc::clone).collect()
     }
 
     /// The device of a device, queue or command buffer.
@@ -66,23 +80,6 @@ impl Device {
             tables.commands.insert(buffer, (pool, record));
         }
     }
-}
-
-/// A structure of a chain.
-///
-/// # Safety
-///
-/// `next` is null or the first of a chain of Vulkan's structures, which live as long as the result.
-pub unsafe fn find<'a, T: vk::TaggedStructure>(mut next: *const c_void) -> Option<&'a T> {
-    // SAFETY: each structure of a chain begins with its type and the next.
-    while let Some(structure) = unsafe { next.cast::<vk::BaseInStructure<'a>>().as_ref() } {
-        if structure.s_type == T::STRUCTURE_TYPE {
-            // SAFETY: the type says what the structure is.
-            return unsafe { next.cast::<T>().as_ref() };
-        }
-        next = structure.p_next.cast();
-    }
-    None
 }
 
 /// Functions in the chain of a device. Each is `fn FIELD(HANDLE, ARGUMENTS) -> RESULT = NAMES => |device, next| BODY`: `device` is the
@@ -140,5 +137,22 @@ macro_rules! hooks {
 }
 pub(super) use hooks;
 
-/// The program's own functions for memory, which the layer does not touch.
-pub type Allocator<'a> = *const vk::AllocationCallbacks<'a>;
+/// Writes the figures of the remaining devices at the end of the program.
+pub fn end_at_exit() {
+    static ONCE: Once = Once::new();
+    extern "C" fn at_exit() {
+        for device in Device::all() {
+            // A thread that goes on has the lock.
+            let state = device.residency.as_ref().and_then(|residency| residency.state.try_lock().ok());
+            // A child of `fork` has the parent's devices, which are not the child's to tell of.
+            if let Some(mut state) = state.filter(|state| state.process == std::process::id()) {
+                state.tell();
+            }
+        }
+    }
+    #[cfg(unix)]
+    // SAFETY: the library stays loaded.
+    ONCE.call_once(|| unsafe {
+        libc::atexit(at_exit);
+    });
+}

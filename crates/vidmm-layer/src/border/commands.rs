@@ -4,10 +4,12 @@ use std::ffi::c_void;
 
 use ash::vk;
 
-use super::chain::{Allocator, hooks};
+use super::chain::hooks;
 use super::descriptors::{templated, written};
 use super::list;
+use super::structures::Allocator;
 use crate::descriptors::Use;
+use crate::fault;
 use crate::ranges::Access;
 use crate::record::Record;
 use crate::tables::Tables;
@@ -74,6 +76,9 @@ unsafe fn push(
 
 /// The range that the parameters of indirect commands are in.
 fn parameters(tables: &Tables, buffer: vk::Buffer, offset: u64, count: u32, stride: u32, bytes: u64) -> Option<Use> {
+    if fault::is("no-indirect") {
+        return None;
+    }
     let others = u64::from(count.checked_sub(1)?) * u64::from(stride);
     tables.range(buffer, offset, others + bytes, Access::Read)
 }
@@ -415,7 +420,7 @@ hooks! {
         buffer: vk::CommandBuffer, of: vk::Buffer, offset: u64
     ) = c"vkCmdDispatchIndirect" => |this, next| {
         this.record(buffer, |record, tables| {
-            record.use_range(tables.range(of, offset, DISPATCH, Access::Read));
+            record.use_range(parameters(tables, of, offset, 1, 0, DISPATCH));
             record.shade(vk::PipelineBindPoint::COMPUTE);
         });
         next();

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use ash::vk;
 
-use super::chain::{Allocator, Device, hooks};
+use super::chain::{Device, hooks};
 use super::list;
+use super::structures::Allocator;
 use crate::descriptors::{Layout, Set, Slot, Use, access};
 use crate::tables::Tables;
 

@@ -1,14 +1,18 @@
 //! The functions that the loader asks for, instances, and the making of devices.
 
-use std::collections::BTreeMap;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::mem::transmute;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
 use ash::vk;
 
-use super::chain::{Allocator, Device, Next, key};
-use super::{commands, copies, descriptors, list, memory, queues};
+use super::batches::SetLoaderData;
+use super::chain::{Device, Next, end_at_exit, key};
+use super::instances::{INSTANCES, Instance, instance_of};
+use super::shown::{Shown, settings};
+use super::start::Plan;
+use super::structures::Allocator;
+use super::{commands, copies, descriptors, list, memory, needs, physical, queues};
 use crate::tables::Tables;
 use crate::trace;
 
@@ -17,6 +21,9 @@ const INTERFACE_VERSION: u32 = 2;
 
 /// The function of a loader's structure that has the next layer.
 const LINK: u32 = 0;
+
+/// The function of a loader's structure that has a callback.
+const CALLBACK: u32 = 1;
 
 /// Extensions by which a program uses memory in ways that a trace does not cover.
 const UNCOVERED: [(&CStr, &str); 14] = [
@@ -35,20 +42,6 @@ const UNCOVERED: [(&CStr, &str); 14] = [
     (c"VK_HUAWEI_subpass_shading", "other-commands"),
     (c"VK_HUAWEI_cluster_culling_shader", "other-commands"),
 ];
-
-/// The instances by the key of the loader's table, which all of their physical devices share.
-static INSTANCES: RwLock<BTreeMap<usize, Instance>> = RwLock::new(BTreeMap::new());
-
-#[derive(Clone, Copy)]
-struct Instance {
-    handle: vk::Instance,
-    get: vk::PFN_vkGetInstanceProcAddr,
-    /// The next functions are asked for while the instance is made: later the loader answers with those in front of the layer.
-    destroy: Option<vk::PFN_vkDestroyInstance>,
-    memory_properties: Option<vk::PFN_vkGetPhysicalDeviceMemoryProperties>,
-    /// Whether a trace watches the instance's devices.
-    is_watched: bool,
-}
 
 /// `VkNegotiateLayerInterface` of the loader.
 #[repr(C)]
@@ -125,10 +118,6 @@ impl Clone for DeviceLink {
 }
 impl Copy for DeviceLink {}
 
-fn instance_of(object: impl vk::Handle) -> Option<Instance> {
-    INSTANCES.read().unwrap_or_else(PoisonError::into_inner).get(&key(object)).copied()
-}
-
 /// A function of an instance, behind the layer.
 ///
 /// # Safety
@@ -180,10 +169,25 @@ unsafe extern "system" fn create_instance(
                 function(link.get, handle, c"vkGetPhysicalDeviceMemoryProperties"),
             )
         };
-        let added = Instance { handle, get: link.get, destroy, memory_properties, is_watched: trace::begin() };
+        let shown = settings().map(|settings| Shown { raw: functions(link.get, handle), settings });
+        let is_watched = trace::begin(shown.is_some());
+        let added = Instance { handle, get: link.get, destroy, memory_properties, is_watched, shown };
         INSTANCES.write().unwrap_or_else(PoisonError::into_inner).insert(key(handle), added);
     }
     result
+}
+
+/// The functions of a new instance behind the layer.
+fn functions(get: vk::PFN_vkGetInstanceProcAddr, instance: vk::Instance) -> Arc<ash::Instance> {
+    let find = |name: &CStr| {
+        // The functions of 1.1 have other names where an extension has them.
+        let names = [name.to_owned(), CString::new([name.to_bytes(), b"KHR"].concat()).expect("names have no zeros")];
+        // SAFETY: the instance was just made.
+        let found = names.iter().find_map(|name| unsafe { get(instance, name.as_ptr()) });
+        found.map_or(std::ptr::null(), |found| found as *const c_void)
+    };
+    // SAFETY: the instance was just made.
+    Arc::new(unsafe { ash::Instance::load_with(find, instance) })
 }
 
 unsafe extern "system" fn destroy_instance(instance: vk::Instance, allocator: Allocator<'_>) {
@@ -212,13 +216,25 @@ unsafe extern "system" fn create_device(
     let create: Option<vk::PFN_vkCreateDevice> =
         unsafe { function(link.get_of_instance, instance.handle, c"vkCreateDevice") };
     let Some(create) = create else { return vk::Result::ERROR_INITIALIZATION_FAILED };
+    // SAFETY: the loader gave the chain.
+    let set_loader_data = unsafe { callback(info.p_next) };
     // SAFETY: the arguments are those of the program.
-    let result = unsafe { create(physical, info, allocator, device) };
+    let plan = instance.shown.as_ref().and_then(|shown| unsafe { Plan::new(shown, physical, info, set_loader_data) });
+    // SAFETY: the arguments are those of the program, but for features.
+    let make = |info: &vk::DeviceCreateInfo<'_>| unsafe { create(physical, info, allocator, device) };
+    let result = match &plan {
+        // SAFETY: as above.
+        Some(plan) => unsafe { plan.create(info, make) },
+        None => make(info),
+    };
     if result == vk::Result::SUCCESS {
         let mut tables = Tables::default();
         if instance.is_watched {
             tables.number = trace::new_device();
-            tables.local_types = local_types(instance, physical);
+            tables.local_types = match &plan {
+                Some(plan) => local_types(&plan.types.shown),
+                None => local_types(&real_types(&instance, physical)),
+            };
             // SAFETY: array and length come from the program together; the elements are strings in C.
             for &name in unsafe { list(info.pp_enabled_extension_names, info.enabled_extension_count) } {
                 // SAFETY: as above.
@@ -228,7 +244,14 @@ unsafe extern "system" fn create_device(
         }
         // SAFETY: a successful call has made the device.
         let handle = unsafe { *device };
-        Device::add(handle, link.get, instance.is_watched, next_of(handle, link.get), tables);
+        let mut added = Device::new(link.get, instance.is_watched, next_of(handle, link.get), tables);
+        if let (Some(plan), Some(shown)) = (plan, &instance.shown) {
+            added.types = Some(plan.types);
+            // SAFETY: the device was made for the plan.
+            added.residency = unsafe { plan.start(shown, handle, link.get) };
+            end_at_exit();
+        }
+        added.add(handle);
     }
     result
 }
@@ -243,6 +266,7 @@ fn next_of(device: vk::Device, get: vk::PFN_vkGetDeviceProcAddr) -> Next {
         Box::new(commands::Next::load(find)),
         Box::new(copies::Next::load(find)),
         Box::new(queues::Next::load(find)),
+        Box::new(needs::Next::load(find)),
     ]
 }
 
@@ -253,15 +277,39 @@ fn ours(name: &CStr) -> vk::PFN_vkVoidFunction {
         .or_else(|| commands::ours(name))
         .or_else(|| copies::ours(name))
         .or_else(|| queues::ours(name))
+        .or_else(|| needs::ours(name))
 }
 
 /// For each type of memory, whether the memory is the device's own.
-fn local_types(instance: Instance, physical: vk::PhysicalDevice) -> Vec<bool> {
+fn local_types(properties: &vk::PhysicalDeviceMemoryProperties) -> Vec<bool> {
+    let types = properties.memory_types_as_slice().iter();
+    types.map(|of| of.property_flags.contains(vk::MemoryPropertyFlags::DEVICE_LOCAL)).collect()
+}
+
+fn real_types(instance: &Instance, physical: vk::PhysicalDevice) -> vk::PhysicalDeviceMemoryProperties {
     let mut properties = vk::PhysicalDeviceMemoryProperties::default();
     // SAFETY: the physical device is the instance's.
     instance.memory_properties.into_iter().for_each(|get| unsafe { get(physical, &mut properties) });
-    let types = properties.memory_types_as_slice().iter();
-    types.map(|of| of.property_flags.contains(vk::MemoryPropertyFlags::DEVICE_LOCAL)).collect()
+    properties
+}
+
+/// The loader's function for objects that a layer makes.
+///
+/// # Safety
+///
+/// `next` begins a chain that the loader made for a device.
+unsafe fn callback(mut next: *const c_void) -> Option<SetLoaderData> {
+    // SAFETY: each structure of a chain begins with its type and the next.
+    while let Some(structure) = unsafe { next.cast::<vk::BaseInStructure<'_>>().as_ref() } {
+        let info = next.cast::<LayerCreateInfo<c_void>>();
+        // SAFETY: structures of this type are the loader's.
+        if structure.s_type == vk::StructureType::LOADER_DEVICE_CREATE_INFO && unsafe { (*info).function } == CALLBACK {
+            // SAFETY: with this function the structure has the callback in place of the link.
+            return unsafe { transmute::<*mut c_void, Option<SetLoaderData>>((*info).link) };
+        }
+        next = structure.p_next.cast();
+    }
+    None
 }
 
 unsafe extern "system" fn destroy_device(device: vk::Device, allocator: Allocator<'_>) {
@@ -269,6 +317,9 @@ unsafe extern "system" fn destroy_device(device: vk::Device, allocator: Allocato
         return;
     }
     let removed = Device::remove(device);
+    if let Some(residency) = removed.as_ref().and_then(|removed| removed.residency.as_ref()) {
+        residency.end();
+    }
     // SAFETY: the device lives, and the name ends with a zero.
     let destroy = removed.and_then(|removed| unsafe { (removed.get)(device, c"vkDestroyDevice".as_ptr()) });
     // SAFETY: the function of this name has this type.
@@ -313,7 +364,8 @@ unsafe extern "system" fn get_instance_proc_addr(
     let known = instance_of(instance)?;
     // SAFETY: the arguments are those of the program.
     let next = unsafe { (known.get)(instance, name.as_ptr()) }?;
-    ours(name).filter(|_| known.is_watched).or(Some(next))
+    let shown = known.shown.as_ref().and_then(|_| physical::ours(name.to_bytes()));
+    shown.or_else(|| ours(name).filter(|_| known.is_watched)).or(Some(next))
 }
 
 unsafe extern "system" fn get_device_proc_addr(device: vk::Device, name: *const c_char) -> vk::PFN_vkVoidFunction {

@@ -1,6 +1,16 @@
 //! The border to Vulkan's loader: the functions that the layer has in the chain of a device, and what comes next.
 
+mod structures;
+mod stores;
+mod batches;
+mod residency;
 mod chain;
+mod shown;
+mod instances;
+mod physical;
+mod start;
+mod creation;
+mod needs;
 mod memory;
 mod descriptors;
 mod commands;

@@ -1,9 +1,14 @@
 //! Queues: submissions, and the moments at which the program sees their ends.
 
+use std::ops::Range;
+
 use ash::vk;
 
-use super::chain::{Allocator, find, hooks};
+use super::chain::hooks;
+use super::structures::{Allocator, find};
 use super::{chain::Device, list};
+use crate::descriptors::Use;
+use crate::parts::Part;
 use crate::trace::uncovered;
 
 /// A part of a call: command buffers, and the timelines that are signalled behind.
@@ -20,6 +25,56 @@ fn submitted(device: &Device, queue: vk::Queue, batches: impl Iterator<Item = Ba
     if fence != vk::Fence::null() {
         tables.queues.signal(queue, fence);
     }
+}
+
+/// The command buffers of a batch.
+fn buffers_of<'a>(info: &vk::SubmitInfo2<'a>) -> &'a [vk::CommandBufferSubmitInfo<'a>] {
+    // SAFETY: array and length come from the program together.
+    unsafe { list(info.p_command_buffer_infos, info.command_buffer_info_count) }
+}
+
+/// The uses of each command buffer of each batch.
+fn uses_of(device: &Device, batches: impl Iterator<Item = Vec<vk::CommandBuffer>>) -> Vec<Vec<Vec<Use>>> {
+    let tables = device.tables();
+    let of = |buffers: Vec<vk::CommandBuffer>| buffers.iter().map(|&buffer| tables.uses_of(&[buffer])).collect();
+    batches.map(of).collect()
+}
+
+/// Whether a batch can be submitted in parts: with timelines and nothing else in the chain.
+fn is_plain(info: &vk::SubmitInfo<'_>) -> bool {
+    // SAFETY: the program gave a chain.
+    let first = unsafe { info.p_next.cast::<vk::BaseInStructure<'_>>().as_ref() };
+    first
+        .is_none_or(|first| first.s_type == vk::StructureType::TIMELINE_SEMAPHORE_SUBMIT_INFO && first.p_next.is_null())
+}
+
+/// Submits some command buffers of a batch: the first wait, and the last signal.
+fn part_of(
+    whole: &vk::SubmitInfo<'_>,
+    buffers: Range<usize>,
+    submit: impl FnOnce(&vk::SubmitInfo<'_>) -> vk::Result,
+) -> vk::Result {
+    // SAFETY: array and length come from the program together.
+    let all = unsafe { list(whole.p_command_buffers, whole.command_buffer_count) };
+    let (is_first, is_last) = (buffers.start == 0, buffers.end == all.len());
+    let mut info = vk::SubmitInfo {
+        wait_semaphore_count: if is_first { whole.wait_semaphore_count } else { 0 },
+        command_buffer_count: buffers.len() as u32,
+        p_command_buffers: all[buffers].as_ptr(),
+        signal_semaphore_count: if is_last { whole.signal_semaphore_count } else { 0 },
+        ..*whole
+    };
+    // SAFETY: the program gave a chain.
+    let timeline = unsafe { find::<vk::TimelineSemaphoreSubmitInfo<'_>>(whole.p_next) };
+    let timeline = timeline.map(|of| vk::TimelineSemaphoreSubmitInfo {
+        wait_semaphore_value_count: if is_first { of.wait_semaphore_value_count } else { 0 },
+        signal_semaphore_value_count: if is_last { of.signal_semaphore_value_count } else { 0 },
+        ..*of
+    });
+    if let Some(timeline) = timeline.as_ref().filter(|_| !(is_first && is_last)) {
+        info.p_next = std::ptr::from_ref(timeline).cast();
+    }
+    submit(&info)
 }
 
 /// Counts a submission that the driver refuses.
@@ -77,7 +132,22 @@ hooks! {
             }
         });
         submitted(&this, queue, batches, fence);
-        told(next())
+        let Some(residency) = &this.residency else { return told(next()) };
+        let send = |part: &Part| {
+            let Part::Of { info, buffers, is_last_of_call } = part else { return next() };
+            let fence = if *is_last_of_call { fence } else { vk::Fence::null() };
+            let submit = this.next::<Next>().submit.expect("a function that the device has");
+            part_of(&infos[*info], buffers.clone(), |info| {
+                // SAFETY: a part of what the program submits.
+                unsafe { submit(queue, 1, info, fence) }
+            })
+        };
+        // SAFETY: arrays and lengths come from the program together.
+        let buffers = infos.iter().map(|info| unsafe { list(info.p_command_buffers, info.command_buffer_count) });
+        let uses = uses_of(&this, buffers.map(<[_]>::to_vec));
+        let can_split = Vec::from_iter(infos.iter().map(is_plain));
+        // SAFETY: the program calls a function of the queue.
+        told(unsafe { residency.submit(queue, &uses, &can_split, send) })
     }
 
     fn submit_2(
@@ -97,7 +167,28 @@ hooks! {
             (buffers, signals.iter().map(|info| (info.semaphore, info.value)).collect())
         });
         submitted(&this, queue, batches, fence);
-        told(next())
+        let Some(residency) = &this.residency else { return told(next()) };
+        let send = |part: &Part| {
+            let Part::Of { info, buffers, is_last_of_call } = part else { return next() };
+            let whole = &infos[*info];
+            let fence = if *is_last_of_call { fence } else { vk::Fence::null() };
+            let (is_first, is_last) = (buffers.start == 0, buffers.end == buffers_of(whole).len());
+            let info = vk::SubmitInfo2 {
+                wait_semaphore_info_count: if is_first { whole.wait_semaphore_info_count } else { 0 },
+                command_buffer_info_count: buffers.len() as u32,
+                p_command_buffer_infos: buffers_of(whole)[buffers.clone()].as_ptr(),
+                signal_semaphore_info_count: if is_last { whole.signal_semaphore_info_count } else { 0 },
+                ..*whole
+            };
+            let submit = this.next::<Next>().submit_2.expect("a function that the device has");
+            // SAFETY: a part of what the program submits.
+            unsafe { submit(queue, 1, &info, fence) }
+        };
+        let buffers = infos.iter().map(|info| buffers_of(info).iter().map(|info| info.command_buffer).collect());
+        let uses = uses_of(&this, buffers);
+        let can_split = Vec::from_iter(infos.iter().map(|info| info.p_next.is_null()));
+        // SAFETY: the program calls a function of the queue.
+        told(unsafe { residency.submit(queue, &uses, &can_split, send) })
     }
 
     fn bind_sparse(

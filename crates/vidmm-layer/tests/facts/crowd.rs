@@ -65,7 +65,8 @@ fn play(device: &Device, queue: &Mutex<vk::Queue>) {
             let info = vk::BufferCreateInfo::default().size(BYTES).usage(vk::BufferUsageFlags::TRANSFER_DST);
             let buffer = device.create_buffer(&info, None).unwrap();
             let needs = device.get_buffer_memory_requirements(buffer);
-            let kind = needs.memory_type_bits.trailing_zeros();
+            // The virtual heap of the residency mode is the last type.
+            let kind = needs.memory_type_bits.ilog2();
             let info = vk::MemoryAllocateInfo::default().allocation_size(needs.size).memory_type_index(kind);
             let memory = device.allocate_memory(&info, None).unwrap();
             device.bind_buffer_memory(buffer, memory, 0).unwrap();

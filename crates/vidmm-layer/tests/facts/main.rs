@@ -9,4 +9,6 @@
 
 mod program;
 mod crowd;
+mod kinds;
 mod watched;
+mod paged;

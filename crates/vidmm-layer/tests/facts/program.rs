@@ -37,7 +37,7 @@ struct Program {
     secondary: vk::CommandBuffer,
 }
 
-fn layout(device: &Device, kinds: &[Type], flags: vk::DescriptorSetLayoutCreateFlags) -> vk::DescriptorSetLayout {
+pub fn layout(device: &Device, kinds: &[Type], flags: vk::DescriptorSetLayoutCreateFlags) -> vk::DescriptorSetLayout {
     let binding = |(at, &kind): (u32, &Type)| {
         let binding = vk::DescriptorSetLayoutBinding::default().binding(at).descriptor_type(kind).descriptor_count(1);
         binding.stage_flags(vk::ShaderStageFlags::COMPUTE)
@@ -53,7 +53,7 @@ fn layout(device: &Device, kinds: &[Type], flags: vk::DescriptorSetLayoutCreateF
     unsafe { device.create_descriptor_set_layout(&info, None) }.unwrap()
 }
 
-fn shader(device: &Device, folder: &Path, stage: &str, text: &str) -> vk::ShaderModule {
+pub fn shader(device: &Device, folder: &Path, stage: &str, text: &str) -> vk::ShaderModule {
     let (source, binary) = (folder.join(format!("shader.{stage}")), folder.join("shader.spv"));
     fs::write(&source, text).unwrap();
     let status = Command::new("glslangValidator")

@@ -1,5 +1,6 @@
 //! The traces of the programs.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs};
@@ -9,7 +10,7 @@ use vidmm_trace::{ImportOptions, import};
 
 use crate::crowd::{ROUNDS, THREADS};
 
-const VALIDATION: &str = "VK_LAYER_KHRONOS_validation";
+pub const VALIDATION: &str = "VK_LAYER_KHRONOS_validation";
 
 const EACH_KIND: &str = "program::uses_each_kind_of_buffer";
 const CROWD: &str = "crowd::threads_and_devices_and_a_child";
@@ -50,8 +51,17 @@ submit 1 1 8
 done 1 1 8
 ";
 
-/// Runs the program under layers. Returns what the program printed, if there is a device.
+/// Runs the program under layers, with a trace. Returns what the program printed, if there is a device.
 fn run(program: &str, layers: &[&str], trace: Option<&Path>) -> Option<String> {
+    run_with(program, layers, trace.map(|trace| (TRACE_VARIABLE, trace.to_owned().into_os_string())))
+}
+
+/// Runs the program under layers, with variables. Returns what the program printed, if there is a device.
+pub fn run_with(
+    program: &str,
+    layers: &[&str],
+    variables: impl IntoIterator<Item = (&'static str, OsString)>,
+) -> Option<String> {
     let library = library();
     let folder = tempfile::tempdir().expect("there is a folder");
     let shaders = folder.path().join("shaders");
@@ -65,10 +75,8 @@ fn run(program: &str, layers: &[&str], trace: Option<&Path>) -> Option<String> {
         .env("VK_INSTANCE_LAYERS", layers.join(":"))
         .env("VK_ADD_LAYER_PATH", folder.path())
         .env_remove(TRACE_VARIABLE)
+        .envs(variables)
         .stderr(Stdio::inherit());
-    if let Some(trace) = trace {
-        command.env(TRACE_VARIABLE, trace);
-    }
     let output = command.output().expect("this program runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}");
