@@ -338,9 +338,12 @@ impl DdiGpu {
 
     /// The driver has reported that it has yielded an engine.
     fn note_yield(&mut self, node_ordinal: u32, fence_id: u32, last_completed: u32) {
-        match self.engines.get_mut(node_ordinal as usize).filter(|engine| engine.preemption.is_some()) {
-            Some(engine) => engine.yielded = Some((fence_id, last_completed)),
-            None => report("DDI-PREEMPT", format!("engine {node_ordinal} has yielded, and was not asked to")),
+        let Some(engine) = self.engines.get_mut(node_ordinal as usize).filter(|engine| engine.preemption.is_some())
+        else {
+            return report("DDI-PREEMPT", format!("engine {node_ordinal} has yielded, and was not asked to"));
+        };
+        if engine.yielded.replace((fence_id, last_completed)).is_some() {
+            report("DDI-PREEMPT", format!("engine {node_ordinal} has reported twice that it has yielded"));
         }
     }
 

@@ -4,7 +4,7 @@ use std::{ffi::CString, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use clap::{ValueEnum, ValueHint};
 
-use super::findings::is_rule;
+use super::rules::is_rule;
 use crate::args::seeds;
 
 /// Try a driver in C or C++, and name the rule that each mistake breaks

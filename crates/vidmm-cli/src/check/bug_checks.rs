@@ -39,7 +39,7 @@ pub fn of(found: &Found) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::findings::RULES;
+    use super::super::rules::RULES;
     use super::*;
 
     #[test]

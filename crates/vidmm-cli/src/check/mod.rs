@@ -7,6 +7,7 @@ mod args;
 mod bug_checks;
 mod catalogue;
 mod findings;
+mod rules;
 mod jobs;
 mod worker;
 mod containment;
@@ -19,8 +20,9 @@ pub use args::CheckArgs;
 
 use crate::{known::Known, output::write_file, report::unless_closed};
 use args::FormatArg;
-use findings::{Limit, RULES, Report, is_key};
+use findings::{Limit, Report, is_key};
 use jobs::Job;
+use rules::RULES;
 
 /// Tries the driver, and prints what was found. Returns whether there is nothing new.
 pub fn run(args: &CheckArgs) -> Result<bool, Box<dyn Error>> {

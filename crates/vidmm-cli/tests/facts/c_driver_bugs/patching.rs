@@ -81,6 +81,7 @@ bugs! {
     a_presentation_that_begins_again: BUG_PRESENT_FROM_START by "DDI-PRESENT" in "1..1";
     a_presentation_that_is_not_patched: BUG_PRESENT_NOT_PATCHED by "DDI-PRESENT" in "1..1";
     memory_of_a_user_that_is_read_twice: BUG_USER_MEMORY_READ_TWICE by "DRV-12" in "1..12";
+    a_yield_that_is_reported_twice: BUG_YIELD_REPORTED_TWICE by "DDI-PREEMPT";
     page_numbers_of_16_bits: BUG_PAGE_16_BITS by "BPB-20 TRANSFER";
     addresses_of_32_bits: BUG_ADDRESS_32_BITS by "BPB-20 TRANSFER";
     addresses_of_40_bits: BUG_ADDRESS_40_BITS by "BPB-20 TRANSFER";

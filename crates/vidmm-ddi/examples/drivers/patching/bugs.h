@@ -88,6 +88,7 @@ enum {
     BUG_PRESENT_FROM_START,        /* Present begins again at the first rectangle when it goes on in another buffer */
     BUG_PRESENT_NOT_PATCHED,       /* Patch leaves presentations alone */
     BUG_USER_MEMORY_READ_TWICE,    /* Render checks the user's memory, and copies it afterwards */
+    BUG_YIELD_REPORTED_TWICE,      /* the interrupt of a preemption is reported twice */
     /* With WITH_KEPT_POINTERS=1: */
     BUG_PAGING_DATA_TOO_FAR,       /* pDmaBufferPrivateData of a paging buffer is set behind the end of the data */
     /* With WITH_REPORTER=1: */

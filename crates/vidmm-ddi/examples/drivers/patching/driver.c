@@ -569,6 +569,9 @@ static BOOLEAN ReportEvent(ADAPTER *Adapter) {
         break;
     }
     Adapter->Dxgkrnl.DxgkCbNotifyInterrupt(Adapter->Dxgkrnl.DeviceHandle, &Data);
+    if (BUG(YIELD_REPORTED_TWICE) && Event.Status == GPU_YIELDED) {
+        Adapter->Dxgkrnl.DxgkCbNotifyInterrupt(Adapter->Dxgkrnl.DeviceHandle, &Data);
+    }
     Adapter->Dxgkrnl.DxgkCbQueueDpc(Adapter->Dxgkrnl.DeviceHandle);
     if (BUG(DPC_IN_INTERRUPT)) {
         Adapter->Dxgkrnl.DxgkCbNotifyDpc(Adapter->Dxgkrnl.DeviceHandle);

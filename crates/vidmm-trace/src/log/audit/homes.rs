@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::SegmentSet;
 use vidmm::event::{EvictReason, WantedBy};
-use vidmm::{AllocationId, DeviceId, SegmentId};
+use vidmm::{AllocationId, DeviceId, ProcessId, SegmentId};
 
 use super::Audit;
 use super::allocation::Allocation;
@@ -12,6 +12,7 @@ use super::aspects::Pool;
 use super::device::Device;
 use super::finding::Invariant;
 use super::list_entry::ListEntry;
+use super::victim_order::is_off_all_lists;
 
 /// An allocation changes its home in one direction no more often than once in so many nanoseconds; and while there is room for it at
 /// home, and nothing runs, it is away no longer.
@@ -181,8 +182,31 @@ impl Audit {
         }
         let standing = self.sharing(preferred).standing(device.process, 0);
         let room = standing.capacity.saturating_sub(standing.total.max(standing.requested_total));
-        let room = if of.size <= room { room.saturating_sub(self.held_in(preferred)) } else { room };
+        if of.size > room {
+            return None;
+        }
+        let taken = self.held_in(preferred).saturating_add(self.kept_in(preferred, device.process));
+        let room = room.saturating_sub(taken);
         (of.size <= room).then_some((preferred, room))
+    }
+
+    /// The most bytes of unlisted allocations in a memory, kept by other processes: an allocation on the way home pushes nothing out of a
+    /// process down to the entitlement (U-31, D36). Allocations leave whole, so bytes up to the largest allocation may stay in vain.
+    fn kept_in(&self, memory: Pool, coming: ProcessId) -> u64 {
+        let sharing = self.sharing(memory);
+        let is_unlisted = |of: &&Allocation| {
+            of.decided.as_ref().is_some_and(|at| self.places.pool(at.segment) == memory) && is_off_all_lists(of)
+        };
+        let kept = |(process, has): (ProcessId, u64)| {
+            let entitled = *sharing.entitled(process, coming).end();
+            let sizes = self.allocations.values().filter(is_unlisted);
+            let sizes = sizes.filter(|of| self.process_of(of.owner) == Some(process)).map(|of| of.size);
+            let (unlisted, largest) =
+                sizes.fold((0u64, 0), |(sum, most), size| (sum.saturating_add(size), size.max(most)));
+            let spare = has.saturating_sub(entitled);
+            if unlisted <= spare { 0 } else { unlisted - spare.saturating_sub(largest) }
+        };
+        self.bytes_in(memory).into_iter().filter(|&(process, _)| process != coming).map(kept).sum()
     }
 
     /// The bytes in a memory that no list names any more, and queued work still holds. After a move home they count in no demand.

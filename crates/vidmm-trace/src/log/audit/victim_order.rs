@@ -188,7 +188,7 @@ fn is_pages(allocation: &Allocation) -> bool {
 }
 
 /// Whether no list requires an allocation any more.
-fn is_off_all_lists(allocation: &Allocation) -> bool {
+pub(super) fn is_off_all_lists(allocation: &Allocation) -> bool {
     allocation.lists.values().flat_map(ListEntry::spans).all(|span| span.to.is_some())
 }
 
