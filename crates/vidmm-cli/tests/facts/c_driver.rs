@@ -40,7 +40,8 @@ fn the_right_drivers_have_no_findings() {
     }
     for (driver, variant) in RIGHT {
         let driver = built_of(driver, "BUG_NONE", variant);
-        let run = check(&driver, &["--seeds", "1..20"]).expect(0);
+        // `ten_thousand_operations_of_each_right_driver_find_nothing` has further worlds.
+        let run = check(&driver, &["--seeds", "1..2"]).expect(0);
         assert!(run.stdout.contains("found       0"), "{run}");
         assert!(run.stdout.contains("a model of its GPU"), "{run}");
         let here = check(&driver, &["--replay", "world-2", "--in-process"]).expect(0);
