@@ -149,6 +149,8 @@ fn a_driver_in_cpp_is_ported_as_the_guide_says() {
     let run = crate::common::Run::new(commands.clone(), &shell.output().expect("there is a shell")).expect(0);
     assert_eq!(run.stdout.matches("found       0").count(), 2, "{run}");
     assert!(run.stdout.contains("MAP_APERTURE_SEGMENT") && run.stdout.contains("UPDATE_PAGE_TABLE"), "{run}");
+    let shown = guide.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an output is shown");
+    shown.lines().for_each(|line| assert!(run.stdout.contains(line), "the guide shows `{line}`: {run}"));
 }
 
 #[test]

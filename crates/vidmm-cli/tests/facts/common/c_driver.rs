@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::{Run, workspace};
 
@@ -23,7 +23,16 @@ pub fn built(planted: &str) -> PathBuf {
 }
 
 /// Builds a reference driver, with a mistake of its `bugs.h` or without (`BUG_NONE`); the variant is a variable of its Makefile, or empty.
+/// Each is built once, however many tests need the driver.
 pub fn built_of(driver: &str, planted: &str, variant: &str) -> PathBuf {
+    type Built = BTreeMap<[String; 3], Arc<OnceLock<PathBuf>>>;
+    static BUILT: Mutex<Built> = Mutex::new(Built::new());
+    let key = [driver, planted, variant].map(str::to_owned);
+    let built = BUILT.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
+    built.get_or_init(|| build(driver, planted, variant)).clone()
+}
+
+fn build(driver: &str, planted: &str, variant: &str) -> PathBuf {
     let variables = (!variant.is_empty()).then(|| format!("{variant}=1"));
     // A driver with a mistake is run once: a compiler that optimizes takes longer than it saves.
     let flags = (planted != "BUG_NONE").then(|| "CFLAGS=-O0 -Wall -Wextra".to_owned());
@@ -31,11 +40,9 @@ pub fn built_of(driver: &str, planted: &str, variant: &str) -> PathBuf {
     made(driver, &format!("{driver}{variant}-{planted}.so"), &variables)
 }
 
-/// Builds a reference driver with all mistakes of its `bugs.h`, of which `VIDMM_PLANTED` chooses one. Each variant is built once.
-pub fn with_all_bugs(driver: &'static str, variant: &'static str) -> PathBuf {
-    static BUILT: Mutex<BTreeMap<(&str, &str), PathBuf>> = Mutex::new(BTreeMap::new());
-    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    built.entry((driver, variant)).or_insert_with(|| built_of(driver, "FROM_ENVIRONMENT", variant)).clone()
+/// Builds a reference driver with all mistakes of its `bugs.h`, of which `VIDMM_PLANTED` chooses one.
+pub fn with_all_bugs(driver: &str, variant: &str) -> PathBuf {
+    built_of(driver, "FROM_ENVIRONMENT", variant)
 }
 
 /// The names of the mistakes of a reference driver, in the order of their numbers. The first is `BUG_NONE`.
