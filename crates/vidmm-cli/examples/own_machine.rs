@@ -169,17 +169,14 @@ impl Kmd for OwnKmd {
         let allowed = Vec::from_iter(local.into_iter().chain(system));
         let mut preferred = [SegmentId::SYSTEM; 5];
         preferred[..allowed.len()].copy_from_slice(&allowed);
+        let supported = SegmentSet(allowed.iter().map(|&segment| SegmentSet::of(segment).0).sum());
+        let plain = AllocationInfo::new(KmdAllocationHandle(self.handle()), size, supported);
         Ok(AllocationInfo {
-            allocation: KmdAllocationHandle(self.handle()),
-            size,
             alignment: if local.is_some() { self.desc.page_size.bytes() as u32 } else { 0 },
-            supported_segment_set: SegmentSet(allowed.iter().map(|&segment| SegmentSet::of(segment).0).sum()),
             preferred_segment: SegmentPreference::of(preferred),
-            hinted_bank: SegmentBankPreference::default(),
-            eviction_segment_set: SegmentSet::default(),
-            allocation_priority: if priority == 0 { 0x7800_0000 } else { priority as u32 },
+            allocation_priority: if priority == 0 { plain.allocation_priority } else { priority as u32 },
             flags: AllocationFlags::from_bits_truncate(flags as u32),
-            flags2: AllocationFlags2::empty(),
+            ..plain
         })
     }
 

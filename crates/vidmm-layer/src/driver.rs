@@ -228,18 +228,7 @@ impl Kmd for Driver {
     fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
         let word = |at: usize| Some(u64::from_le_bytes(private_driver_data.get(at..at + 8)?.try_into().ok()?));
         let (Some(slot), Some(size)) = (word(0), word(8)) else { return Err(CreateAllocationError::InvalidParameter) };
-        Ok(AllocationInfo {
-            allocation: KmdAllocationHandle(slot),
-            size,
-            alignment: 0,
-            supported_segment_set: SegmentSet::of(LOCAL),
-            preferred_segment: SegmentPreference::default(),
-            hinted_bank: SegmentBankPreference::default(),
-            eviction_segment_set: SegmentSet::default(),
-            allocation_priority: 0x7800_0000,
-            flags: AllocationFlags::empty(),
-            flags2: AllocationFlags2::empty(),
-        })
+        Ok(AllocationInfo::new(KmdAllocationHandle(slot), size, SegmentSet::of(LOCAL)))
     }
 
     fn destroy_allocation(&mut self, _allocation: KmdAllocationHandle) {}
@@ -249,16 +238,7 @@ impl Kmd for Driver {
     fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
         const STATUS_NOT_SUPPORTED: i32 = 0xC000_00BB_u32 as i32;
         let Some(steps) = self.steps(build.operation) else { return BuildStatus::Other(STATUS_NOT_SUPPORTED) };
-        // `multipass_offset` counts the steps that earlier buffers took.
-        for step in steps.iter().skip(*build.multipass_offset as usize) {
-            let Some(room) = build.dma_buffer[build.dma_bytes_written..].first_chunk_mut::<STEP>() else {
-                return BuildStatus::InsufficientDmaBuffer;
-            };
-            *room = step.to_bytes();
-            build.dma_bytes_written += STEP;
-            *build.multipass_offset += 1;
-        }
-        BuildStatus::Success
+        build.write(steps.into_iter().map(Step::to_bytes))
     }
 
     fn submit_command(&mut self, _submit: &SubmitCommand, _preamble: &mut Vec<u8>) {}

@@ -208,22 +208,14 @@ impl Kmd for NullDriver {
             return Err(CreateAllocationError::InvalidParameter);
         };
         let aperture = if self.adapter.local_bytes > 0 { SegmentId(2) } else { SegmentId(1) };
-        Ok(AllocationInfo {
-            allocation: KmdAllocationHandle(self.handle()),
-            size,
-            alignment: 0,
-            supported_segment_set: match memory {
-                NullMemory::Local => SegmentSet::of(LOCAL_MEMORY),
-                NullMemory::System => SegmentSet::of(aperture),
-                NullMemory::Either => SegmentSet(SegmentSet::of(LOCAL_MEMORY).0 | SegmentSet::of(aperture).0),
-            },
-            preferred_segment: SegmentPreference::default(),
-            hinted_bank: SegmentBankPreference::default(),
-            eviction_segment_set: SegmentSet::default(),
-            allocation_priority: 0x7800_0000,
-            flags: if is_range { AllocationFlags::ACCESSED_PHYSICALLY } else { AllocationFlags::empty() },
-            flags2,
-        })
+        let supported = match memory {
+            NullMemory::Local => SegmentSet::of(LOCAL_MEMORY),
+            NullMemory::System => SegmentSet::of(aperture),
+            NullMemory::Either => SegmentSet(SegmentSet::of(LOCAL_MEMORY).0 | SegmentSet::of(aperture).0),
+        };
+        let flags = if is_range { AllocationFlags::ACCESSED_PHYSICALLY } else { AllocationFlags::empty() };
+        let plain = AllocationInfo::new(KmdAllocationHandle(self.handle()), size, supported);
+        Ok(AllocationInfo { flags, flags2, ..plain })
     }
 
     fn destroy_allocation(&mut self, _allocation: KmdAllocationHandle) {}

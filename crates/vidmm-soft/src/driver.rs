@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use vidmm::contract::{
-    AdapterInfo, AllocationFlags, AllocationInfo, BuildPagingBuffer, BuildStatus, CpuVirtualAddress,
-    CreateAllocationError, EngineDesc, EngineKind, FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags, Kmd,
-    KmdAllocationHandle, KmdContextHandle, KmdError, KmdProcessHandle, LegacyBehaviors, MapApertureFlags,
+    ALLOCATION_PRIORITY_NORMAL, AdapterInfo, AllocationFlags, AllocationInfo, BuildPagingBuffer, BuildStatus,
+    CpuVirtualAddress, CreateAllocationError, EngineDesc, EngineKind, FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags,
+    Kmd, KmdAllocationHandle, KmdContextHandle, KmdError, KmdProcessHandle, LegacyBehaviors, MapApertureFlags,
     MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, NotifyInterrupt, NotifyResidency,
     PageTableLevelDesc, PageTableUpdateMode, PagingBufferDesc, PagingOperation, Patch, Render, RenderStatus,
     RootPageTable, SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet, SubmitCommand, TransferVirtual,
@@ -39,8 +39,6 @@ pub const PAGING_ENGINE: u32 = 0;
 pub const RENDER_ENGINE: u32 = 1;
 /// Engine 2: runs copies, and kernels as well.
 pub const COPY_ENGINE: u32 = 2;
-
-const PRIORITY_NORMAL: u32 = 0x7800_0000;
 
 /// The kernel-mode half of the reference driver.
 ///
@@ -641,7 +639,11 @@ impl Kmd for SoftKmd {
                 Some(aperture) if placement.evict_through_aperture => SegmentSet::of(aperture),
                 _ => SegmentSet::default(),
             },
-            allocation_priority: if data.allocation_priority == 0 { PRIORITY_NORMAL } else { data.allocation_priority },
+            allocation_priority: if data.allocation_priority == 0 {
+                ALLOCATION_PRIORITY_NORMAL
+            } else {
+                data.allocation_priority
+            },
             flags,
             flags2: data.flags2,
         })

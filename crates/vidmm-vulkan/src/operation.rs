@@ -124,14 +124,7 @@ impl Encoder {
     /// Encodes a paging operation, from `multipass_offset` on: the number of operations in earlier buffers (BPB-04).
     pub(crate) fn build(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
         let Some(operations) = self.encode(build.operation) else { return BuildStatus::Other(STATUS_NOT_SUPPORTED) };
-        for operation in operations.iter().skip(*build.multipass_offset as usize) {
-            let rest = &mut build.dma_buffer[build.dma_bytes_written..];
-            let Some(room) = rest.first_chunk_mut::<BYTES>() else { return BuildStatus::InsufficientDmaBuffer };
-            *room = operation.to_bytes();
-            build.dma_bytes_written += BYTES;
-            *build.multipass_offset += 1;
-        }
-        BuildStatus::Success
+        build.write(operations.iter().map(Operation::to_bytes))
     }
 
     /// The operations for a paging operation; none if the paging operation is unknown.

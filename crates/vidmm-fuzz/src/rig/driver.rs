@@ -56,18 +56,7 @@ impl<'d> Driver<'d> {
 
 /// An allocation of `pages` pages that may be in these segments.
 pub fn allocation(pages: u64, segments: u32) -> AllocationInfo {
-    AllocationInfo {
-        allocation: KmdAllocationHandle(0),
-        size: pages * PAGE_SIZE,
-        alignment: 0,
-        supported_segment_set: SegmentSet(segments),
-        preferred_segment: SegmentPreference::default(),
-        hinted_bank: SegmentBankPreference::default(),
-        eviction_segment_set: SegmentSet::default(),
-        allocation_priority: 0x7800_0000,
-        flags: AllocationFlags::empty(),
-        flags2: AllocationFlags2::empty(),
-    }
+    AllocationInfo::new(KmdAllocationHandle(0), pages * PAGE_SIZE, SegmentSet(segments))
 }
 
 /// An allocation that is mostly possible; each of its properties may be impossible.

@@ -1,11 +1,11 @@
 //! The driver: it reports an adapter whose paging buffers hold copies and mappings.
 
 use vidmm::contract::{
-    AdapterInfo, AddressingModel, AllocationFlags, AllocationFlags2, AllocationInfo, BuildPagingBuffer, BuildStatus,
+    AdapterInfo, AddressingModel, AllocationFlags2, AllocationInfo, BuildPagingBuffer, BuildStatus,
     CreateAllocationError, EngineDesc, EngineKind, GpuMmuCaps, GpuMmuFlags, Kmd, KmdAllocationHandle, KmdContextHandle,
     KmdError, KmdProcessHandle, LegacyBehaviors, PageTableLevelDesc, PageTableUpdateMode, PagingBufferDesc,
-    PatchingCaps, RootPageTable, SegmentBankPreference, SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet,
-    SubmitCommand, VidMmCaps, WddmVersion,
+    PatchingCaps, RootPageTable, SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet, SubmitCommand,
+    VidMmCaps, WddmVersion,
 };
 use vidmm::{PAGE_SIZE, PAGE_SIZE_64K, SegmentId};
 use vidmm_runtime::AllocationSegments;
@@ -20,8 +20,6 @@ const APERTURE_SEGMENT: SegmentId = SegmentId(2);
 
 /// The one engine. Applications run their work by themselves.
 pub(super) const PAGING_ENGINE: u32 = 0;
-
-const PRIORITY_NORMAL: u32 = 0x7800_0000;
 
 const PAGING_BUFFER_BYTES: u32 = 64 << 10;
 
@@ -178,18 +176,9 @@ impl Kmd for DirectKmd {
         }
         let mut preferred_segment = SegmentPreference::default();
         preferred_segment.segment_ids[..segments.len()].copy_from_slice(segments);
-        Ok(AllocationInfo {
-            allocation,
-            size: data.size,
-            alignment: PAGE_SIZE_64K as u32,
-            supported_segment_set: SegmentSet(segments.iter().map(|&segment| SegmentSet::of(segment).0).sum()),
-            preferred_segment,
-            hinted_bank: SegmentBankPreference::default(),
-            eviction_segment_set: SegmentSet::default(),
-            allocation_priority: PRIORITY_NORMAL,
-            flags: AllocationFlags::empty(),
-            flags2,
-        })
+        let supported = SegmentSet(segments.iter().map(|&segment| SegmentSet::of(segment).0).sum());
+        let plain = AllocationInfo::new(allocation, data.size, supported);
+        Ok(AllocationInfo { alignment: PAGE_SIZE_64K as u32, preferred_segment, flags2, ..plain })
     }
 
     fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {

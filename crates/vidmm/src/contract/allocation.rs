@@ -34,6 +34,28 @@ pub struct AllocationInfo {
     pub flags2: AllocationFlags2,
 }
 
+/// The priority of most allocations (CRE-30).
+#[doc(alias = "D3DDDI_ALLOCATIONPRIORITY_NORMAL")]
+pub const ALLOCATION_PRIORITY_NORMAL: u32 = 0x7800_0000;
+
+impl AllocationInfo {
+    /// A plain allocation of `size` bytes, in any of these segments: normal priority, and no preference, alignment or flag.
+    pub fn new(allocation: KmdAllocationHandle, size: u64, supported_segment_set: SegmentSet) -> Self {
+        Self {
+            allocation,
+            size,
+            alignment: 0,
+            supported_segment_set,
+            preferred_segment: SegmentPreference::default(),
+            hinted_bank: SegmentBankPreference::default(),
+            eviction_segment_set: SegmentSet::default(),
+            allocation_priority: ALLOCATION_PRIORITY_NORMAL,
+            flags: AllocationFlags::empty(),
+            flags2: AllocationFlags2::empty(),
+        }
+    }
+}
+
 /// Segments, as a mask: bit n is segment n+1 (SEG-40).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SegmentSet(pub u32);

@@ -73,18 +73,8 @@ impl Kmd for ExampleDriver {
     // The private data is whatever the user-mode half of the same driver passes: here the size, and nothing else.
     fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
         let size = private_driver_data.try_into().map_err(|_| CreateAllocationError::InvalidParameter)?;
-        Ok(AllocationInfo {
-            allocation: KmdAllocationHandle(self.handle()),
-            size: u64::from_le_bytes(size),
-            alignment: 0,
-            supported_segment_set: SegmentSet::of(LOCAL_MEMORY),
-            preferred_segment: SegmentPreference::default(),
-            hinted_bank: SegmentBankPreference::default(),
-            eviction_segment_set: SegmentSet::default(),
-            allocation_priority: 0x7800_0000,
-            flags: AllocationFlags::empty(),
-            flags2: AllocationFlags2::empty(),
-        })
+        let (allocation, size) = (KmdAllocationHandle(self.handle()), u64::from_le_bytes(size));
+        Ok(AllocationInfo::new(allocation, size, SegmentSet::of(LOCAL_MEMORY)))
     }
 
     fn destroy_allocation(&mut self, _allocation: KmdAllocationHandle) {}
@@ -117,18 +107,13 @@ impl Kmd for ExampleDriver {
             // Operations of other models, and those that this driver never asks for.
             _ => return BuildStatus::Other(STATUS_NOT_SUPPORTED),
         };
+        let to_bytes = |words: [u64; 3]| {
+            let mut bytes = [0; 24];
+            bytes.chunks_exact_mut(8).zip(words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
+            bytes
+        };
         // `multipass_offset` is the driver's own: here it counts the commands that earlier buffers took.
-        for command in &commands[*build.multipass_offset as usize..] {
-            let Some(room) = build.dma_buffer[build.dma_bytes_written..].get_mut(..24) else {
-                return BuildStatus::InsufficientDmaBuffer;
-            };
-            for (bytes, word) in room.chunks_exact_mut(8).zip(command) {
-                bytes.copy_from_slice(&word.to_le_bytes());
-            }
-            build.dma_bytes_written += 24;
-            *build.multipass_offset += 1;
-        }
-        BuildStatus::Success
+        build.write(commands.into_iter().map(to_bytes))
     }
 
     // The engine runs contexts of many processes: before each buffer the driver sets the page tables to use.

@@ -33,8 +33,8 @@ pub use adapter::{
     PageTableUpdateMode, PagingBufferDesc, PatchingCaps, SegmentDescriptor, SegmentFlags, VidMmCaps, WddmVersion,
 };
 pub use allocation::{
-    AllocationFlags, AllocationFlags2, AllocationInfo, CreateAllocationError, Direction, SegmentBankPreference,
-    SegmentPreference, SegmentSet,
+    ALLOCATION_PRIORITY_NORMAL, AllocationFlags, AllocationFlags2, AllocationInfo, CreateAllocationError, Direction,
+    SegmentBankPreference, SegmentPreference, SegmentSet,
 };
 pub use broken_rule::{BrokenRule, StartAdapterError};
 pub use dma::{DmaBuffer, EngineFence, Packet, PagingBuffer, RenderedBuffer};

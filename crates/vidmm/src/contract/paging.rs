@@ -39,6 +39,21 @@ pub struct BuildPagingBuffer<'a> {
     pub system_context: KmdContextHandle,
 }
 
+impl BuildPagingBuffer<'_> {
+    /// Writes the commands of the operation from number `multipass_offset` on, as many as fit, and counts the commands that are written. For
+    /// a driver whose commands have one size (BPB-04).
+    pub fn write<const BYTES: usize>(&mut self, commands: impl IntoIterator<Item = [u8; BYTES]>) -> BuildStatus {
+        for command in commands.into_iter().skip(*self.multipass_offset as usize) {
+            let rest = &mut self.dma_buffer[self.dma_bytes_written..];
+            let Some(room) = rest.first_chunk_mut() else { return BuildStatus::InsufficientDmaBuffer };
+            *room = command;
+            self.dma_bytes_written += BYTES;
+            *self.multipass_offset += 1;
+        }
+        BuildStatus::Success
+    }
+}
+
 /// The driver's answer (BPB-01). Three answers are allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -450,18 +450,7 @@ pub struct Client {
 }
 
 pub fn info(pages: u64, segments: SegmentSet) -> AllocationInfo {
-    AllocationInfo {
-        allocation: KmdAllocationHandle(0),
-        size: pages * PAGE_SIZE,
-        alignment: 0,
-        supported_segment_set: segments,
-        preferred_segment: SegmentPreference::default(),
-        hinted_bank: SegmentBankPreference::default(),
-        eviction_segment_set: SegmentSet::default(),
-        allocation_priority: 0x7800_0000,
-        flags: AllocationFlags::empty(),
-        flags2: AllocationFlags2::empty(),
-    }
+    AllocationInfo::new(KmdAllocationHandle(0), pages * PAGE_SIZE, segments)
 }
 
 impl World {

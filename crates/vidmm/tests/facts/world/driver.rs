@@ -359,18 +359,8 @@ pub fn private_data(size: u64, priority: u32) -> Vec<u8> {
 
 /// The description that the driver makes of such private data.
 pub fn allocation_info(size: u64, priority: u32) -> AllocationInfo {
-    AllocationInfo {
-        allocation: KmdAllocationHandle(0),
-        size,
-        alignment: 0,
-        supported_segment_set: SegmentSet::of(LOCAL),
-        preferred_segment: SegmentPreference::default(),
-        hinted_bank: SegmentBankPreference::default(),
-        eviction_segment_set: SegmentSet::default(),
-        allocation_priority: priority,
-        flags: AllocationFlags::empty(),
-        flags2: AllocationFlags2::empty(),
-    }
+    let plain = AllocationInfo::new(KmdAllocationHandle(0), size, SegmentSet::of(LOCAL));
+    AllocationInfo { allocation_priority: priority, ..plain }
 }
 
 /// Whether the CPU carries an operation out, without a paging buffer (BPB-08).
