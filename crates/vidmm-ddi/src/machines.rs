@@ -188,10 +188,7 @@ impl DriverMachines {
         let adapter = self.adapter()?;
         let info = description::describe(&adapter)?;
         let mut kmd = DdiKmd::new(Rc::clone(&adapter), info, true);
-        let segments = match self.lacks.contains(Features::LOCAL_MEMORY) {
-            true => AllocationSegments::System,
-            false => AllocationSegments::Local,
-        };
+        let segments = plain_segments(self.lacks);
         if !self.has_allocations {
             return Ok(());
         }
@@ -227,10 +224,7 @@ impl DriverMachines {
         let adapter = self.adapter()?;
         let info = description::describe(&adapter)?;
         let mut kmd = DdiKmd::new(Rc::clone(&adapter), info, true);
-        let segments = match self.lacks.contains(Features::LOCAL_MEMORY) {
-            true => AllocationSegments::System,
-            false => AllocationSegments::Local,
-        };
+        let segments = plain_segments(self.lacks);
         let umd = DdiUmd::new(Rc::clone(&adapter), self.source.clone());
         let size = self.source.largest_allocation().unwrap_or(u64::MAX).min(1 << 16);
         let desc = AllocationDesc { segments, ..AllocationDesc::local(size) };
@@ -342,13 +336,15 @@ fn address_bits(highest: u64) -> u32 {
 /// Addresses of fewer bits leave no room for the system memory of programs.
 const LEAST_ADDRESS_BITS: u32 = 32;
 
+/// The segments of plain allocations: local memory, where machines have local memory.
+fn plain_segments(lacks: Features) -> AllocationSegments {
+    if lacks.contains(Features::LOCAL_MEMORY) { AllocationSegments::System } else { AllocationSegments::Local }
+}
+
 /// The features of the kinds of allocations that the driver's user-mode half does not have.
 fn lacking_kinds(umd: &DdiUmd, lacks: Features) -> Features {
     const SIZE: u64 = 1 << 16;
-    let segments = match lacks.contains(Features::LOCAL_MEMORY) {
-        true => AllocationSegments::System,
-        false => AllocationSegments::Local,
-    };
+    let segments = plain_segments(lacks);
     let with = |cpu| umd.has(&AllocationDesc { cpu, segments, ..AllocationDesc::local(SIZE) });
     let system = |cpu| AllocationDesc { cpu, segments: AllocationSegments::System, ..AllocationDesc::local(SIZE) };
     let mut lacking = Features::empty();

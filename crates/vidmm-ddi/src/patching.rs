@@ -67,6 +67,31 @@ const PRIVATE_DATA_MAX: usize = 64 << 20;
 
 pub(crate) const LOCATION_BYTES: usize = size_of::<D3DDDI_PATCHLOCATIONLIST>();
 
+/// The mistake of a list for which [`written_locations`] has no answer.
+pub(crate) const NOT_BEHIND_THE_LAST: &str =
+    "pPatchLocationListOut is not behind the last entry of a list that has room for it";
+
+/// The patch locations that the driver has written up to `end`; none if `end` is not behind a whole entry of the list.
+pub(crate) fn written_locations(list: &mut Bounce, end: *const u8) -> Option<Vec<D3DDDI_PATCHLOCATIONLIST>> {
+    list.written(0, end).filter(|bytes| bytes.len().is_multiple_of(LOCATION_BYTES)).map(locations_in)
+}
+
+/// The whole entries of a list of patch locations.
+pub(crate) fn locations_in(list: &[u8]) -> Vec<D3DDDI_PATCHLOCATIONLIST> {
+    let location = |entry: &[u8; LOCATION_BYTES]| {
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| entry[at * 4 + byte]));
+        D3DDDI_PATCHLOCATIONLIST {
+            AllocationIndex: word(0),
+            Value: word(1),
+            DriverId: word(2),
+            AllocationOffset: word(3),
+            PatchOffset: word(4),
+            SplitOffset: word(5),
+        }
+    };
+    list.as_chunks().0.iter().map(location).collect()
+}
+
 impl Patching {
     pub fn new(bases: SegmentBases, no_dma_patching: bool, num_slots: u32) -> Self {
         Self {
@@ -275,9 +300,8 @@ impl Patching {
         if let Some(at) = changed {
             report("DRV-12", format!("{message}: byte {at} of the commands has changed in between"));
         }
-        let list = self.locations_out.written(0, args.pPatchLocationListOut.cast()).unwrap_or_default();
-        let mut indices =
-            list.as_chunks::<LOCATION_BYTES>().0.iter().map(|&[a, b, c, d, ..]| u32::from_le_bytes([a, b, c, d]));
+        let list = self.locations_out.written(0, args.pPatchLocationListOut.cast()).map_or_else(Vec::new, locations_in);
+        let mut indices = list.iter().map(|location| location.AllocationIndex);
         let count = render.allocation_list.len();
         if let Some(index) = indices.find(|&index| index as usize >= count) {
             report(
@@ -405,20 +429,17 @@ impl Patching {
 
     /// Takes the patch locations that the driver has written.
     fn take_locations(&mut self, end: *const u8, render: &mut Render<'_>, splits: bool) -> Result<(), RenderStatus> {
-        let written = self.locations_out.written(0, end).filter(|bytes| bytes.len().is_multiple_of(LOCATION_BYTES));
-        let Some(written) = written else {
-            report("DDI-RENDER", "pPatchLocationListOut is not behind the last entry of a list that has room for it");
+        let Some(written) = written_locations(&mut self.locations_out, end) else {
+            report("DDI-RENDER", NOT_BEHIND_THE_LAST);
             return Err(RenderStatus::InvalidParameter);
         };
-        let (words, _) = written.as_chunks::<4>();
-        let words = Vec::from_iter(words.iter().copied().map(u32::from_le_bytes));
-        render.patch_location_list_out.extend(words.chunks_exact(LOCATION_BYTES / 4).map(|location| PatchLocation {
-            allocation_index: location[0],
-            slot_id: location[1] & SLOT_ID_MASK,
-            driver_id: location[2],
-            allocation_offset: location[3],
-            patch_offset: location[4],
-            split_offset: if splits { location[5] } else { 0 },
+        render.patch_location_list_out.extend(written.iter().map(|location| PatchLocation {
+            allocation_index: location.AllocationIndex,
+            slot_id: location.Value & SLOT_ID_MASK,
+            driver_id: location.DriverId,
+            allocation_offset: location.AllocationOffset,
+            patch_offset: location.PatchOffset,
+            split_offset: if splits { location.SplitOffset } else { 0 },
         }));
         Ok(())
     }

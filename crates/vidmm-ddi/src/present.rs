@@ -9,6 +9,7 @@ use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::bounce::Bounce;
 use crate::memory::SegmentBases;
+use crate::patching::{LOCATION_BYTES, NOT_BEHIND_THE_LAST, written_locations};
 use crate::progress::Entry;
 use crate::reports::{remark, report};
 
@@ -41,8 +42,6 @@ const DISTANCE: u64 = 1 << 20;
 
 /// More calls for one presentation are no progress.
 const CALLS_MAX: usize = 64;
-
-const LOCATION_BYTES: usize = size_of::<D3DDDI_PATCHLOCATIONLIST>();
 
 /// Elements without an allocation, the source, and the destination.
 type Elements = [DXGK_ALLOCATIONLIST; 3];
@@ -127,25 +126,11 @@ impl Presentation<'_> {
             return true;
         }
         bytes.truncate(written.unwrap_or_default());
-        let locations = list.written(0, args.pPatchLocationListOut.cast()).filter(|it| it.len() % LOCATION_BYTES == 0);
-        let Some(locations) = locations else {
-            let message = "pPatchLocationListOut is not behind the last entry of a list that has room for it";
-            report("DDI-PRESENT", format!("DxgkDdiPresent: {message}"));
+        let Some(locations) = written_locations(&mut list, args.pPatchLocationListOut.cast()) else {
+            report("DDI-PRESENT", format!("DxgkDdiPresent: {NOT_BEHIND_THE_LAST}"));
             adapter.dma.release(place.number);
             return true;
         };
-        let words = Vec::from_iter(locations.as_chunks::<4>().0.iter().copied().map(u32::from_le_bytes));
-        let locations = words.as_chunks().0.iter().map(|&[index, value, driver_id, offset, patch, split]| {
-            D3DDDI_PATCHLOCATIONLIST {
-                AllocationIndex: index,
-                Value: value,
-                DriverId: driver_id,
-                AllocationOffset: offset,
-                PatchOffset: patch,
-                SplitOffset: split,
-            }
-        });
-        let locations = Vec::from_iter(locations);
         let is_full = status == STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER;
         if !is_full && status < 0 {
             adapter.dma.release(place.number);

@@ -2,7 +2,7 @@
 
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
-use crate::patching::{ContextOfDevice, LOCATION_BYTES, Patching, private_size, status_of};
+use crate::patching::{ContextOfDevice, Patching, locations_in, private_size, status_of};
 use crate::progress::Entry;
 use crate::reports::report;
 use vidmm::contract::Render;
@@ -75,14 +75,8 @@ impl Patching {
 
     /// The driver has accepted the list. A slot is a mistake only in the list of the driver, who may have other slots.
     fn judge(&mut self, wrong: Wrong, at: usize, num_elements: usize, num_bytes: usize, end: *const u8) {
-        let written = self.locations_out.written(0, end).unwrap_or_default();
-        let hands_on = written.chunks_exact(LOCATION_BYTES).any(|location| {
-            location
-                .as_chunks::<4>()
-                .0
-                .get(1)
-                .is_some_and(|slot| u32::from_le_bytes(*slot) & SLOT_ID_MASK == SLOT_ID_MASK)
-        });
+        let written = self.locations_out.written(0, end).map_or_else(Vec::new, locations_in);
+        let hands_on = written.iter().any(|location| location.Value & SLOT_ID_MASK == SLOT_ID_MASK);
         let (rule, told) = match wrong {
             Wrong::AllocationIndex => {
                 ("SPL-02", format!("AllocationIndex is {num_elements}: pAllocationList has {num_elements} elements"))

@@ -192,9 +192,7 @@ impl Homes {
             }
             // The content follows the page.
             let kind = if is_fixed { CopyKind::Out } else { CopyKind::In };
-            let at = range.first + page as u64 * PAGE_BYTES;
-            let local = u64::from(local) * PAGE_BYTES;
-            self.copies.push(Copy { kind, home: memory, at, local, bytes: PAGE_BYTES });
+            copy_page(&mut self.copies, kind, range, page, u64::from(local) * PAGE_BYTES);
         }
     }
 
@@ -226,9 +224,7 @@ impl Homes {
         for page in 0..RANGE_PAGES {
             let local = std::mem::replace(&mut range.places[page], HOME);
             if local != HOME && range.fixed[page] == 0 {
-                let at = range.first + page as u64 * PAGE_BYTES;
-                let local = u64::from(local) * PAGE_BYTES;
-                self.copies.push(Copy { kind: CopyKind::Out, home: range.memory, at, local, bytes: PAGE_BYTES });
+                copy_page(&mut self.copies, CopyKind::Out, range, page, u64::from(local) * PAGE_BYTES);
             }
         }
         self.touched.insert(slot);
@@ -270,19 +266,8 @@ impl Homes {
         let kind = if kind == CopyKind::Zeros && range.has_content { CopyKind::In } else { kind };
         for page in pages(at..at + bytes) {
             let in_range = page as usize % RANGE_PAGES;
-            if range.fixed[in_range] > 0 {
-                continue;
-            }
-            let local = local + page * PAGE_BYTES - at;
-            let at = range.first + in_range as u64 * PAGE_BYTES;
-            match self.copies.last_mut() {
-                Some(last)
-                    if (last.kind, last.home) == (kind, range.memory)
-                        && (last.at + last.bytes, last.local + last.bytes) == (at, local) =>
-                {
-                    last.bytes += PAGE_BYTES;
-                }
-                _ => self.copies.push(Copy { kind, home: range.memory, at, local, bytes: PAGE_BYTES }),
+            if range.fixed[in_range] == 0 {
+                copy_page(&mut self.copies, kind, range, in_range, local + page * PAGE_BYTES - at);
             }
         }
     }
@@ -322,6 +307,20 @@ impl Homes {
             }
         }
         binds
+    }
+}
+
+/// Copies a page of a range, together with the last copy if the page goes on behind the last copy.
+fn copy_page(copies: &mut Vec<Copy>, kind: CopyKind, range: &HomeRange, page: usize, local: u64) {
+    let at = range.first + page as u64 * PAGE_BYTES;
+    match copies.last_mut() {
+        Some(last)
+            if (last.kind, last.home) == (kind, range.memory)
+                && (last.at + last.bytes, last.local + last.bytes) == (at, local) =>
+        {
+            last.bytes += PAGE_BYTES;
+        }
+        _ => copies.push(Copy { kind, home: range.memory, at, local, bytes: PAGE_BYTES }),
     }
 }
 

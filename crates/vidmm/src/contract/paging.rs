@@ -43,12 +43,14 @@ impl BuildPagingBuffer<'_> {
     /// Writes the commands of the operation from number `multipass_offset` on, as many as fit, and counts the commands that are written. For
     /// a driver whose commands have one size (BPB-04).
     pub fn write<const BYTES: usize>(&mut self, commands: impl IntoIterator<Item = [u8; BYTES]>) -> BuildStatus {
-        for command in commands.into_iter().skip(*self.multipass_offset as usize) {
-            let rest = &mut self.dma_buffer[self.dma_bytes_written..];
-            let Some(room) = rest.first_chunk_mut() else { return BuildStatus::InsufficientDmaBuffer };
+        let Self { dma_buffer, dma_bytes_written, multipass_offset, .. } = self;
+        for command in commands.into_iter().skip(**multipass_offset as usize) {
+            let Some(room) = dma_buffer[*dma_bytes_written..].first_chunk_mut() else {
+                return BuildStatus::InsufficientDmaBuffer;
+            };
             *room = command;
-            self.dma_bytes_written += BYTES;
-            *self.multipass_offset += 1;
+            *dma_bytes_written += BYTES;
+            **multipass_offset += 1;
         }
         BuildStatus::Success
     }

@@ -31,9 +31,9 @@ impl IdleTime {
     /// Decides what the paging engine does next, if engines leave the bus alone and nothing else is to be done.
     pub(crate) fn begin_work(&mut self, power: Power, state: &mut State, plans: &mut Plans) {
         let is_free = may_copy(power, state, plans);
-        let is_under_way = self.cleaner.is_under_way(state, plans);
-        let has_decided = is_free && !is_under_way && self.prefetcher.prefetch(state, plans);
-        if is_free && !is_under_way && !has_decided && self.cleaner.is_on() {
+        let may_begin = !self.cleaner.is_under_way(state, plans) && is_free;
+        let has_decided = may_begin && self.prefetcher.prefetch(state, plans);
+        if may_begin && !has_decided && self.cleaner.is_on() {
             self.cleaner.begin_chunk(state, plans);
         }
         // A prefetch that waits for a kernel leaves the bus free, and no event asks for the next look.

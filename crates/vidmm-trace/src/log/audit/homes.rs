@@ -193,20 +193,23 @@ impl Audit {
     /// The most bytes of unlisted allocations in a memory, kept by other processes: an allocation on the way home pushes nothing out of a
     /// process down to the entitlement (U-31, D36). Allocations leave whole, so bytes up to the largest allocation may stay in vain.
     fn kept_in(&self, memory: Pool, coming: ProcessId) -> u64 {
+        // The bytes of each process: all, of unlisted allocations, and of the largest unlisted allocation.
+        let mut bytes = BTreeMap::<ProcessId, (u64, u64, u64)>::new();
+        for of in self.allocations_in(memory) {
+            let Some(process) = self.process_of(of.owner).filter(|&process| process != coming) else { continue };
+            let (all, unlisted, largest) = bytes.entry(process).or_default();
+            *all = all.saturating_add(of.size);
+            if is_off_all_lists(of) {
+                *unlisted = unlisted.saturating_add(of.size);
+                *largest = of.size.max(*largest);
+            }
+        }
         let sharing = self.sharing(memory);
-        let is_unlisted = |of: &&Allocation| {
-            of.decided.as_ref().is_some_and(|at| self.places.pool(at.segment) == memory) && is_off_all_lists(of)
-        };
-        let kept = |(process, has): (ProcessId, u64)| {
-            let entitled = *sharing.entitled(process, coming).end();
-            let sizes = self.allocations.values().filter(is_unlisted);
-            let sizes = sizes.filter(|of| self.process_of(of.owner) == Some(process)).map(|of| of.size);
-            let (unlisted, largest) =
-                sizes.fold((0u64, 0), |(sum, most), size| (sum.saturating_add(size), size.max(most)));
-            let spare = has.saturating_sub(entitled);
+        let kept = |(process, (all, unlisted, largest)): (ProcessId, (u64, u64, u64))| {
+            let spare = all.saturating_sub(*sharing.entitled(process, coming).end());
             if unlisted <= spare { 0 } else { unlisted - spare.saturating_sub(largest) }
         };
-        self.bytes_in(memory).into_iter().filter(|&(process, _)| process != coming).map(kept).sum()
+        bytes.into_iter().map(kept).sum()
     }
 
     /// The bytes in a memory that no list names any more, and queued work still holds. After a move home they count in no demand.
@@ -215,8 +218,7 @@ impl Audit {
             let device = self.devices.get(device);
             !entry.demands() && device.is_some_and(|device| entry.spans().any(|span| device.still_holds(span)))
         };
-        let is_here = |of: &&Allocation| of.decided.as_ref().is_some_and(|at| self.places.pool(at.segment) == memory);
-        self.allocations.values().filter(is_here).filter(|of| of.lists.iter().any(holds)).map(|of| of.size).sum()
+        self.allocations_in(memory).filter(|of| of.lists.iter().any(holds)).map(|of| of.size).sum()
     }
 
     /// Nothing that a list names leaves for an allocation that comes home, but of processes that a call has suspended and of sleepers,

@@ -105,12 +105,18 @@ impl Audit {
         });
     }
 
+    /// The allocations in a pool.
+    pub(super) fn allocations_in(&self, pool: Pool) -> impl Iterator<Item = &Allocation> {
+        let is_here =
+            move |of: &&Allocation| of.decided.as_ref().is_some_and(|at| self.places.pool(at.segment) == pool);
+        self.allocations.values().filter(is_here)
+    }
+
     /// The bytes that processes have in a pool.
     pub(super) fn bytes_in(&self, pool: Pool) -> BTreeMap<ProcessId, u64> {
         let mut bytes: BTreeMap<_, u64> = BTreeMap::new();
-        for of in self.allocations.values() {
-            let is_here = of.decided.as_ref().is_some_and(|place| self.places.pool(place.segment) == pool);
-            if let Some(process) = self.process_of(of.owner).filter(|_| is_here) {
+        for of in self.allocations_in(pool) {
+            if let Some(process) = self.process_of(of.owner) {
                 let bytes = bytes.entry(process).or_default();
                 *bytes = bytes.saturating_add(of.size);
             }
